@@ -57,12 +57,15 @@ export interface Terms {
 /** Fields of the context with their values, and the share of participants who get an option at random. */
 export interface ContextTerms {
   readonly evaluation: string;
-  readonly fields: readonly { readonly name: string; readonly values: readonly string[] }[];
-  readonly statistic: "table";
+  readonly fields: readonly ({ readonly name: string; readonly values: readonly string[] } | { readonly name: string; readonly low: string; readonly high: string })[];
+  readonly statistic: "table" | "moments";
+  /** With moments: the feature map, in multiples of 2^-20, and the grid of features. */
+  readonly matrices?: readonly (readonly (readonly number[])[])[];
+  readonly resolution?: number;
 }
 
-/** The value of each field, such as { device: "phone" }. */
-export type Context = Record<string, string>;
+/** The value of each field, such as { device: "phone", age: 35 }. */
+export type Context = Record<string, string | number>;
 
 export interface Party {
   readonly address: string;
@@ -234,10 +237,10 @@ export function accept(terms: Terms, announcement: Uint8Array): Promise<Accepted
 export function readOutcome(terms: Terms, round: Accepted, message: Uint8Array): Promise<[number, number]>;
 /** The level below a value or the next, at random, so that on average it is the value. */
 export function level(answer: { range: readonly [string, string]; levels: number }, value: Value, draw?: Draw): number;
-/** The module of a trust model: two-servers.js, shuffler.js or local.js, wrapped by contextual.js where the device chooses. It makes the report of each party from levels. */
+/** The module of a trust model: two-servers.js, shuffler.js or local.js, wrapped by contextual.js or moments.js where the device chooses. It makes the report of each party from levels. */
 export function modelOf(terms: { trust: string; context?: ContextTerms }): Promise<{
-  /** Where the device chooses: the segment of the context, and the option that is drawn by the round's policy. */
-  choose?(terms: Terms, round: Accepted, context: Context, draw?: Draw): [segment: number, option: number];
+  /** Where the device chooses: the segment of the context or the features of the option, and the option that is drawn by the round's policy. */
+  choose?(terms: Terms, round: Accepted, context: Context, draw?: Draw): number[];
   encode(terms: Terms, round: Accepted, place: { number: number; token: Uint8Array }, levels: number[]): Promise<(Uint8Array | null)[]>;
 }>;
 /** Uniform below a bound, exactly. */

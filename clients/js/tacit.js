@@ -241,7 +241,8 @@ export const hpke = async () => (await import("./hpke.js")).default(TOOLS);
 export async function modelOf({ trust, context }) {
   must(Object.hasOwn(MODULES, trust), "trust", `this device does not support trust ${trust}`);
   const model = (await MODULES[trust]()).default({ ...TOOLS, ...(await hpke()) });
-  return context === undefined ? model : (await import("./contextual.js")).default(TOOLS, model);
+  if (context === undefined) return model;
+  return (await (context?.statistic === "moments" ? import("./moments.js") : import("./contextual.js"))).default(TOOLS, model);
 }
 
 // The ledger: an entry's rounds are participations
@@ -539,7 +540,7 @@ export class Device {
         must(!roundsOf(...ledger.entries).some((one) => one.identity === round.identity), "round", "this device has joined this round before");
         checkRoom(ledger, entry, round.cost, deltaOf(terms.guarantee));
       }
-      if (chooses) option = terms.options[(levels = chooses(terms, round, context))[1]];
+      if (chooses) option = terms.options[(levels = chooses(terms, round, context)).at(-1)];
       if (asked) {
         report = hex(random(16));
         const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];

@@ -61,13 +61,13 @@ export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform,
     const packed = (numbers) => concat(...numbers.map((number) => digits(number, size)));
     const seed = length * size > 32 && draw(32);
     const first = seed ? mask(seed, modulus, length) : values.map(() => uniform(modulus, draw));
-    const second = first.map((part, metric) => (BigInt(values[metric]) - part + modulus) % modulus);
+    const second = first.map((part, metric) => (((BigInt(values[metric]) - part) % modulus) + modulus) % modulus);
     return [seed || packed(first), packed(second)];
   }
 
   async function encode(terms, round, place, values, draw = (size) => crypto.getRandomValues(new Uint8Array(size))) {
-    const { length, levels, proofs, policy, context } = round;
-    must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "the values are not levels of the terms");
+    const { length, levels, proofs, policy, context, least = 0, most = levels } = round;
+    must(values.length === length && values.every((value) => Number.isInteger(value) && value >= least && value <= most), "answer", "the values are not levels of the terms");
     const words = [draw(16), draw(16)];
     const number = digits(place.number, 4);
     const digests = await Promise.all(words.map(async (word) => (await sha256(concat(utf8("tacit word v2"), word))).slice(0, 16)));

@@ -44,7 +44,7 @@ from tacit.errors import TacitError, probability, require
 from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, Releases
-from tacit.types import ArmSummary, DeviceChoice, Estimate, Round
+from tacit.types import ArmSummary, Estimate, Published, Round
 
 FORMAT = 5
 BY_HAND = "by hand"
@@ -212,7 +212,7 @@ class Experiment:
 
         Rounds in which devices choose report the learned metric only.
         """
-        if self._guard is None or isinstance(round_.assignment, DeviceChoice):
+        if self._guard is None or isinstance(round_.assignment, Published):
             return [estimate]
         if np.size(estimate.total) != self.mechanism.metrics:
             raise TacitError(

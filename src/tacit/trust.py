@@ -85,8 +85,13 @@ DEPLOYABLE_WITH_CONTEXTS = (
     TrustModel.TWO_SERVERS,
     TrustModel.SECURE_AGGREGATION,
     TrustModel.LOCAL,
+    TrustModel.SHUFFLER,
 )
-"""Trust models under which it serves contextual experiments; the local model small tables only."""
+"""Trust models under which it serves contextual experiments; the last two small tables only."""
+
+
+DEPLOYABLE_WITH_FITS = (TrustModel.TWO_SERVERS, TrustModel.SECURE_AGGREGATION)
+"""Trust models under which participants try several options and report a fitted parameter."""
 
 
 class Neighbours(Enum):

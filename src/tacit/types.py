@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacit.contextual.fitted import FitPolicy
 from tacit.errors import TacitError
 from tacit.names import name_of, named
 
@@ -165,8 +166,8 @@ class Visitors(Protocol):
         """The segment of each participant."""
 
 
-class DeviceChoice(Assignment):
-    """An assignment of devices: a policy by which each picks its option, and reports a statistic.
+class Published(Assignment):
+    """An assignment of devices that a round publishes; each device reports one statistic.
 
     Attributes
     ----------
@@ -180,18 +181,54 @@ class DeviceChoice(Assignment):
         """One step per participant."""
         return participants
 
+    @abstractmethod
+    def published(self) -> bytes:
+        """The policy as bytes, for the announcement of a round."""
+
+
+class DeviceChoice(Published):
+    """A published assignment by which each device picks its option."""
+
     @property
     def probabilities(self) -> Floats | None:
         """The probability of every option in every segment, where the policy is a table."""
         return None
 
     @abstractmethod
-    def published(self) -> bytes:
-        """The policy as bytes, for the announcement of a round."""
-
-    @abstractmethod
     def options(self, visitors: Visitors, rng: np.random.Generator) -> npt.NDArray[np.intp]:
         """The option that each device picks, for simulation."""
+
+
+@dataclass(frozen=True)
+class PlayedFit(Published):
+    """An assignment in which each participant tries several options and reports a fitted vector.
+
+    Parameters
+    ----------
+    support, plays
+        The options, and how often each participant tries them.
+    solve
+        The matrix of the fit, as `tacit.contextual.fitted.FitPolicy` has it.
+    """
+
+    support: tuple[int, ...]
+    plays: tuple[int, ...]
+    solve: tuple[tuple[float, ...], ...]
+    weight = 1.0
+
+    @property
+    def coordinates(self) -> int:
+        """One per row of the matrix."""
+        return len(self.solve)
+
+    @property
+    def policy(self) -> FitPolicy:
+        """What the round publishes."""
+        return FitPolicy(tuple(zip(self.support, self.plays, strict=True)), self.solve)
+
+    def published(self) -> bytes:
+        """Options, plays and the matrix in doubles."""
+        return self.policy.encode()
 
 
 @dataclass(frozen=True)
@@ -205,7 +242,7 @@ class Round:
     participants
         How many participants take part.
     assignment
-        What they play and report: `Arm`, `Design`, `Fit`, `DeviceChoice` or a `Policy`.
+        What they play and report: `Arm`, `Design`, `Fit`, `Published` or a `Policy`.
     released
         Whether the round's aggregate is released. If not, the round is only played.
 

@@ -24,6 +24,7 @@ from tacit import bandits
 from tacit.bandits import Learner
 from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.bandits.contract import learner_of
+from tacit.bandits.linear.fitted import FittedElimination
 from tacit.environments.silos import Synthetic
 from tacit.errors import TacitError
 from tacit.names import name_of, named
@@ -154,8 +155,9 @@ def concrete(kind: type[Learner] = Learner) -> Iterator[type[Learner]]:
 
 for _module in pkgutil.walk_packages(bandits.__path__, "tacit.bandits."):
     import_module(_module.name)
-# learners whose policies act on devices have a suite of their own: tests/contextual
-LEARNERS = {one.__name__: one for one in concrete() if not issubclass(one, PolicyLearner)}
+# learners whose policies act on devices have suites of their own: tests/contextual, test_fits.py
+DEVICES = (PolicyLearner, FittedElimination)
+LEARNERS = {one.__name__: one for one in concrete() if not issubclass(one, DEVICES)}
 CASES = [
     pytest.param(name, example, id=f"{name}-{i}")
     for name in sorted(LEARNERS)

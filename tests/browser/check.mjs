@@ -149,11 +149,31 @@ export async function failures(tacit, { device, terms, primitives, twoServers, c
   same("enc", hex(sealed.slice(0, 32)), rfc.enc);
   same("sealed", hex(await open(tacit, sealed, await privateKey(rfc.private), rfc.recipient, unhex(rfc.info))), hex(utf8("beauty")));
   wrong.push(...(await choiceFailures(tacit, contextual.table, same)));
+  for (const known of contextual.linear) await momentFailures(known, same);
   for (const known of twoServers) wrong.push(...(await twoServerFailures(tacit, known, device.streams, same)));
   return wrong;
 }
 
 const CONTEXTUAL = globalThis.process ? "../../clients/js/contextual.js" : "./contextual.js";
+
+const MOMENTS = globalThis.process ? "../../clients/js/moments.js" : "./moments.js";
+
+/** Codes, features, options and moments of contexts. */
+async function momentFailures({ map, policy, levels, people }, same) {
+  const { codeOf, featuresOf, picked, momentsOf } = await import(MOMENTS);
+  for (const { context, code, features, part, normals, option, level, report } of people) {
+    same("code", codeOf(map.fields, context), code);
+    same("features", featuresOf(map.matrices, map.resolution, code), features);
+    same("option by moments", picked(policy, features, part, normals), option);
+    same("moments", momentsOf(features[option], 2 * level - levels), report);
+  }
+}
+
+/** δ of Gaussian noise in vectors. */
+export const vectorDeltas = async (_tacit, { cases }) => {
+  const { vectorDelta, normalTail } = await import(MOMENTS);
+  return cases.map(([sigma, square, numbers, epsilon]) => [vectorDelta(sigma, square, numbers, epsilon), normalTail(epsilon), normalTail(-epsilon)]);
+};
 
 /** Segments, options and cells of a table. */
 async function choiceFailures(_tacit, { map, policy, people }, same) {

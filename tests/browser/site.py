@@ -31,6 +31,7 @@ FILES = {
     "/local.js": CLIENT / "local.js",
     "/hpke.js": CLIENT / "hpke.js",
     "/contextual.js": CLIENT / "contextual.js",
+    "/moments.js": CLIENT / "moments.js",
     "/copies.js": CLIENT / "copies.js",
     "/prio3.js": CLIENT / "prio3.js",
     "/memory.js": CLIENT / "memory.js",

@@ -290,10 +290,12 @@ def test_the_module_is_small_and_loads_trust_models_and_proofs_only_where_needed
         "./shuffler.js",
         "./local.js",
         "./hpke.js",
+        "./moments.js",
         "./contextual.js",
         "./copies.js",
     ]
     assert imported((CLIENT / "two-servers.js").read_bytes()) == ["./prio3.js"]
-    for name in ("shuffler.js", "local.js", "hpke.js", "contextual.js", "prio3.js", "copies.js"):
+    alone = ("shuffler", "local", "hpke", "contextual", "moments", "prio3", "copies")
+    for name in (f"{one}.js" for one in alone):
         assert imported((CLIENT / name).read_bytes()) == []
     assert "dependencies" not in (CLIENT / "package.json").read_text(encoding="utf-8")

@@ -43,6 +43,7 @@ from tacit.protocols.statistic_sums import (
     ExactStatistic,
     SecureStatistic,
     ShuffledStatistic,
+    ShuffledTable,
     StatisticTotals,
     TwoServerStatistic,
     UnaryStatistic,
@@ -444,6 +445,7 @@ CASES: dict[str, Case] = {
     "statistic-shuffle-table": statistic(
         lambda: ShuffledStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
     ),
+    "statistic-shuffle-bits": statistic(lambda: ShuffledTable(20, TABLE, TEN), CELLS, TABLE),
     "statistic-local-table": statistic(
         lambda: UnaryStatistic(20, TABLE, PureDP(1.0)), CELLS, TABLE
     ),

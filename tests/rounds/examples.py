@@ -24,7 +24,7 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.statistic_sums import SecureStatistic, TwoServerStatistic
+from tacit.protocols.statistic_sums import SecureStatistic, ShuffledTable, TwoServerStatistic
 from tacit.protocols.statistics import TableStatistic
 from tacit.protocols.sums import Local, SecureSum, TwoServers, Verified, paper_modulus
 from tacit.trust import TrustModel
@@ -89,6 +89,7 @@ EXAMPLES: dict[str, Example] = {
     "secure-table": Example(
         lambda: SecureStatistic(8, TableStatistic(2, 2), PureDP(100.0)), lambda i: i
     ),
+    "shuffled-table": Example(lambda: ShuffledTable(8, TableStatistic(2, 2), TARGET), lambda i: i),
     "verified": Example(lambda: Verified(8, 4, SO_LITTLE), lambda i: i / 8),
     "verified-bits": Example(lambda: Verified(8, 1, SO_LITTLE), lambda i: i % 2),
     "joint-sums": Example(

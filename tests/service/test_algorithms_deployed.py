@@ -79,7 +79,7 @@ def test_proofs_are_for_two_servers() -> None:
         (
             "local",
             {"algorithm": "dpe"},
-            "a device tries one option: use private-pe with options_file",
+            "try more options from phase to phase: use private-dpe and plays, with options_file",
         ),
         ("local", {"algorithm": "ldp-es"}, "ldp-se"),
         ("local", {"missing": "20%"}, 'missing is "20%": must be 0 with trust local'),

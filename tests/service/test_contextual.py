@@ -128,7 +128,7 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
     [
         ("local", (*FIELDS, "hour: 0, 1, 2, 3"), "a cell holds n/32 of them"),
         ("local", ("age: 18 to 90",), r"a standard deviation of 9 √n"),
-        ("shuffler", FIELDS, r"would send [\d,]+ bits"),
+        ("shuffler", (*FIELDS, "hour: 0, 1, 2, 3"), r"would send [\d,]+ bits"),
         ("shuffler", ("age: 18 to 90",), r"would send [\d,]+ bits"),
     ],
 )

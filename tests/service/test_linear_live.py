@@ -250,7 +250,7 @@ def test_a_definition_names_a_file_of_options(tmp_path: Path) -> None:
     ("changed", "words"),
     [
         ({"algorithm": "private-med"}, "private-med uses no features of options: use private-pe"),
-        ({"algorithm": "ldp-dpe"}, "report one fitted parameter; a device tries one option"),
+        ({"algorithm": "ldp-dpe"}, "try more options from phase to phase"),
         ({"algorithm": "ldp-pe"}, "noise of real numbers terms cannot state: use private-pe"),
         ({"control_share": "1/5"}, "which private-pe does not support"),
         ({"guardrail": "complaints"}, "which private-pe does not support"),

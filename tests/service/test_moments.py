@@ -289,6 +289,7 @@ def test_published_policies_are_thompson_draws_of_0_7_standard_deviations() -> N
     (round_, *_) = experiment.propose()
     protocol, learner = experiment.open(round_), experiment.learner
     assert isinstance(protocol, TwoServerStatistic)
+    assert isinstance(protocol.statistic, ScaledMomentStatistic)
     assert isinstance(learner, LinearThompson)
     rng = np.random.default_rng(4)
     people = Codes(np.array([[1.0, 1.0, 0.0, 0.5]] * 200), learner.map)

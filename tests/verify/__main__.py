@@ -152,6 +152,9 @@ def statistic_sum(protocol: Any, honest: int) -> Seen:
         epsilon = mp.mpf(protocol.epsilon.numerator) / protocol.epsilon.denominator
         return Seen(nothing, 1, 1, epsilon)
     adding = 1 if kind in ("CentralStatistic", "TwoServerStatistic") else honest
+    if type(statistic).__name__ == "FitStatistic":  # any two vectors of a ball
+        sigma = float(protocol.own[0].sigma) * math.sqrt(adding)
+        return Seen(nothing, 1, 1, gaussian=2 * statistic.resolution / sigma)
     if not hasattr(statistic, "weight"):
         distribution, rate = summed(protocol.own[0], adding, 1)
         return Seen(distribution, 1, 2, rate)

@@ -227,6 +227,8 @@ class ArmsProblem(Problem):
     index, growth, rounds, failure_probability, anytime
         The learner: its index, the sizes of its rounds, the probability that it drops the best
         option, and whether it ignores the horizon.
+    plays : int, optional
+        How many options each participant tries, where the algorithm has several tried.
     control_share, guardrail, guardrail_better, guardrail_margin
         The control's least share of participants, and a second metric that pauses worse options.
     privacy : ArmsPrivacy
@@ -273,6 +275,9 @@ class ArmsProblem(Problem):
     rounds: int | None = option(None, "Largest number of rounds, where the horizon is known.")
     failure_probability: float = option(0.1, "Probability that the best option is dropped.")
     anytime: bool = option(False, "Do not tell the learner the horizon.")
+    plays: int | None = option(
+        None, "Options that each participant tries, repetitions included; default: two per feature."
+    )
     control_share: float = option(
         0.0,
         "Least share of participants of the first option, the control, and of every other option "

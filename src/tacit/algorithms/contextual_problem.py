@@ -61,6 +61,8 @@ class ContextualPrivacy(Checked):
         if statistic == "corners":
             return PureDP(self.epsilon)  # implies every delta
         if statistic == "tables":
+            if self.delta and self.trust == TrustModel.SHUFFLER:
+                return ApproximateDP(self.epsilon, self.delta)
             if self.delta:
                 raise TacitError(
                     f"delta is {self.delta:g}: must be left out for tables, whose guarantee is "

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tacit.bandits.contextual import moments as moments
     from tacit.bandits.contextual import policy_learners as policy_learners
     from tacit.bandits.contextual import private as centred
+    from tacit.bandits.linear import fitted as fitted
     from tacit.bandits.linear import options as linear_options
     from tacit.bandits.linear import phased as phased
     from tacit.environments import population as population
@@ -37,6 +38,7 @@ else:
     moments = Lazy("tacit.bandits.contextual.moments")
     policy_learners = Lazy("tacit.bandits.contextual.policy_learners")
     centred = Lazy("tacit.bandits.contextual.private")
+    fitted = Lazy("tacit.bandits.linear.fitted")
     linear_options = Lazy("tacit.bandits.linear.options")
     phased = Lazy("tacit.bandits.linear.phased")
     population = Lazy("tacit.environments.population")

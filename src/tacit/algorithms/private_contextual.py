@@ -47,6 +47,7 @@ FIRST_CELL = 8.0  # participants of the first round per cell, in standard deviat
 FIRST_MOMENTS = 8.4  # participants of the first round per √d³, in standard deviations
 LEAST_FIRST = 64
 BOLDNESS_CORNERS = 0.85  # standard deviations of draws; with less, wrong leads may stay
+ROUND = 100  # participants of a round whose cost through a shuffler is stated
 OPTIONS = (
     "arms",
     "horizon",
@@ -122,9 +123,12 @@ def trust_cost(
     """What the shuffler or the local model costs with a statistic, as a clause."""
     cells = _cells(statistic, features)
     if trust is TrustModel.SHUFFLER:
-        moments = statistic == "moments"
-        bits = _moment_bits(features.dimension) if moments else _table_bits(cells)
-        return f"a participant would send {bits:,} bits"
+        if statistic == "moments":
+            return f"a participant would send {_moment_bits(features.dimension):,} bits"
+        return (
+            f"a participant would send {_table_bits(cells):,} bits, or with a delta "
+            f"{_table_messages(cells):,} messages in a round of {ROUND}"
+        )
     if statistic == "moments":
         target = privacy.ApproximateDP(epsilon, DEFAULT_DELTA)
         made = statistics.ScaledMomentStatistic(features.dimension, features.resolution)
@@ -145,6 +149,15 @@ def _table_bits(cells: int) -> int:
     """Bits of a shuffled table in a round of 10,000."""
     made = statistic_sums.table_sum(
         10_000, segments=cells, options=1, trust=TrustModel.SHUFFLER, target=privacy.PureDP(1.0)
+    )
+    return int(made.bits_per_participant)
+
+
+def _table_messages(cells: int) -> int:
+    """Messages of a shuffled table with a δ."""
+    target = privacy.ApproximateDP(1.0, DEFAULT_DELTA)
+    made = statistic_sums.table_sum(
+        ROUND, segments=cells, options=1, trust=TrustModel.SHUFFLER, target=target
     )
     return int(made.bits_per_participant)
 

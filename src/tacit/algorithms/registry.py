@@ -30,6 +30,7 @@ OWN = (
     "tkms21",
     "private_klucb",
     "private_med",
+    "private_dpe",
     "private_pe",
     "private_contextual",
     "lzj22",

@@ -148,12 +148,12 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
         f"{people['asked']:,} got a slot, {people['reported']:,} reports are in released sums, "
         f"{people['served']:,} requests found no slot{planned}",
     )
-    if said["contexts"] is not None:
-        from tacit.service.pages.contexts import BY_DEVICE
+    from tacit.service.pages.contexts import BY_DEVICE, SEVERAL
 
+    if said["contexts"] is not None:
         _say_contexts(said["contexts"])
-        for row in said["rounds"]:
-            row["option"] = row["option"] or BY_DEVICE
+    for row in said["rounds"]:
+        row["option"] = row["option"] or (SEVERAL if said["linear"] else BY_DEVICE)
     rounds = [
         [
             row["number"],

@@ -15,22 +15,26 @@ from tacit.aggregation.two_servers import ReportSlot
 from tacit.client.entries import Running
 from tacit.client.levels import nothing_happened
 from tacit.errors import Refusal, TacitError
-from tacit.terms import BY_POLICY, Pinned, Terms
+from tacit.terms import BY_POLICY, FittedTerms, Pinned, Terms
 
 Context = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ChosenOption:
-    """An option, and what the ledger stores for its report: the coded context, then the levels."""
+    """An option, and what the ledger stores for its report: the coded context, then the levels.
+
+    `plays` are the options to try one after the other, where the device reports a fitted parameter.
+    """
 
     option: str
     levels: tuple[int, ...]
+    plays: tuple[str, ...] = ()
 
 
 def check_context(terms: Terms, context: Context | None) -> None:
     """Reject a missing, unexpected or invalid context before anything is sent."""
-    if terms.context is None:
+    if terms.context is None or isinstance(terms.context, FittedTerms):
         if context is not None:
             raise TacitError("context is given, but the terms have none: call join()")
         return
@@ -55,10 +59,21 @@ def choose(terms: Terms, about: Binding, context: Context | None) -> ChosenOptio
     answer = nothing_happened(terms.answer)
     if about.option != BY_POLICY:
         return ChosenOption(terms.options[about.option], answer)
+    if isinstance(terms.context, FittedTerms):
+        plays = plays_of(terms, about)
+        return ChosenOption(plays[0], answer * len(plays), plays)
     if terms.context is None or context is None:
         raise Refusal("the round asks the device to choose: must be under terms with a context")
     chosen = terms.context.choose(about.policy, terms.options, context)
     return ChosenOption(terms.options[chosen.option], (*chosen.known, *answer))
+
+
+def plays_of(terms: Terms, about: Binding) -> tuple[str, ...]:
+    """The options that a participant of a round tries, in order; empty where it is one option."""
+    if not isinstance(terms.context, FittedTerms) or about.option != BY_POLICY:
+        return ()
+    policy = terms.context.policy(about.policy, len(terms.options))
+    return tuple(terms.options[option] for option in policy.sequence)
 
 
 def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]:
@@ -66,6 +81,10 @@ def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]
     context = terms.context
     if about.option != BY_POLICY or context is None:
         return list(levels)
+    if isinstance(context, FittedTerms):
+        count = len(terms.options)
+        report = context.report(count, terms.answer.levels)
+        return report.vector(context.policy(about.policy, count), levels)
     known, level = levels[: context.kept], levels[context.kept]
     return context.vector(len(terms.options), terms.answer.levels, known, level)
 
@@ -74,7 +93,9 @@ def zero_report(
     pinned: Pinned, announcement: bytes, announced: LiveRound, slot: ReportSlot, joined: float
 ) -> Running:
     """A participation whose answers are all zero, without a ledger: for audits and the demo."""
-    context = pinned.terms.context
-    kept = context.kept if context is not None and announced.binding.chosen else 0
+    context, about = pinned.terms.context, announced.binding
+    kept = len(plays_of(pinned.terms, about)) - 1
+    if not isinstance(context, FittedTerms):
+        kept = context.kept if context is not None and about.chosen else 0
     levels = (0,) * (len(pinned.terms.answer.metrics) + kept)
     return Running(announced.identity, pinned, announcement, slot, b"", joined, None, levels, ())

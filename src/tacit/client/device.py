@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -20,7 +20,7 @@ from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
 from tacit.client.acceptance import Acceptance
-from tacit.client.choices import Context, check_context, choose
+from tacit.client.choices import Context, check_context, choose, plays_of
 from tacit.client.entries import (
     Delivery,
     Due,
@@ -44,13 +44,13 @@ from tacit.client.exchange import (
 )
 from tacit.client.invitations import without_secret
 from tacit.client.ledger import Ledger
-from tacit.client.levels import Value, levels_of
+from tacit.client.levels import Outcome, levels_of, levels_of_plays
 from tacit.client.pins import Pins
 from tacit.client.published_terms import PublishedTerms, coordinator_of
 from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
 from tacit.client.trust_models import reporter
 from tacit.errors import Refusal, TacitError, Unavailable, require
-from tacit.terms import BY_POLICY, DIGEST_SIZE, Pinned, Terms, in_words
+from tacit.terms import BY_POLICY, DIGEST_SIZE, FittedTerms, Pinned, Terms, in_words
 
 MOST_ABORTED = 3  # aborted or unresolved rounds of one experiment
 NONCE_SIZE = 16
@@ -141,7 +141,7 @@ class DeviceCore:
 
     # Local operations
 
-    def record(self, experiment: Experiment, value: Value | Mapping[str, Value]) -> bool:
+    def record(self, experiment: Experiment, value: Outcome) -> bool:
         """Record an outcome on the device, replacing an earlier one; sends nothing.
 
         Parameters
@@ -150,7 +150,8 @@ class DeviceCore:
             Digest of the terms.
         value : number, or mapping of metric to number
             The answer, within the range of the terms. It is rounded to a level at random, without
-            bias.
+            bias. With `Slot.plays`: a mapping of options that were tried to their answer, a list of
+            them for an option that is tried several times.
 
         Returns
         -------
@@ -169,6 +170,11 @@ class DeviceCore:
             if known is None:
                 return False
             answer = known.pinned.terms.answer
+            if isinstance(known.pinned.terms.context, FittedTerms):
+                plays = self._plays(known)
+                return bool(plays) and self.ledger.record(
+                    digest, levels_of_plays(answer, plays, value)
+                )
             levels = levels_of(answer, value)
             last = {metric - len(answer.metrics): level for metric, level in levels.items()}
             return self.ledger.record(digest, last)
@@ -234,7 +240,7 @@ class DeviceCore:
         digest = _digest(experiment)
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
-            return _kept(known)
+            return self._kept(known)
         known = yield from self._terms.up_to_date(digest, known)
         check_context(known.pinned.terms, context)
         if known.agreed is None and not known.withdrawn:
@@ -292,7 +298,7 @@ class DeviceCore:
         until = about.now + max(float(pinned.terms.answer.window), UNASKED)
         with self.ledger.together():
             self.ledger.keep_option(pinned.terms.digest, option, about.now, until)
-            return _kept(self._known(pinned.terms.digest))
+            return self._kept(self._known(pinned.terms.digest))
 
     def _taken(
         self,
@@ -333,7 +339,22 @@ class DeviceCore:
                     pinned.terms.delta_cost,
                 )
             )
-            return _kept(self._known(pinned.terms.digest))
+            return self._kept(self._known(pinned.terms.digest))
+
+    def _kept(self, known: Known) -> Slot:
+        """The assignment in the ledger, perhaps that of another process."""
+        assert known.option is not None
+        asked, digest = known.reports_at is not None, known.pinned.terms.digest
+        return Slot(known.option, asked, known.reports_at, digest, self._plays(known))
+
+    def _plays(self, known: Known) -> tuple[str, ...]:
+        """The options to try, while their answers are awaited."""
+        terms = known.pinned.terms
+        if not isinstance(terms.context, FittedTerms):
+            return ()
+        waiting = [one for one in self.ledger.running() if one.levels is not None]
+        mine = [one for one in waiting if one.pinned.terms == terms]
+        return plays_of(terms, self._announced(mine[0]).binding) if mine else ()
 
     # Reporting
 
@@ -470,13 +491,6 @@ def _round_url(running: Running, post: Delivery) -> str:
 
 def _questions_left(post: Delivery) -> bool:
     return post.outcome is None and post.attempts[Attempt.OUTCOME][0] < MOST_QUESTIONS
-
-
-def _kept(known: Known) -> Slot:
-    """The assignment in the ledger, perhaps that of another process."""
-    assert known.option is not None
-    asked = known.reports_at is not None
-    return Slot(known.option, asked, known.reports_at, known.pinned.terms.digest)
 
 
 def _last_option(known: Known, spent: Refusal) -> Slot:

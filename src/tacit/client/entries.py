@@ -47,6 +47,9 @@ class Slot:
         Time of the report in seconds since 1970, fixed at assignment; None if `asked` is false.
     terms : bytes
         Digest of the terms of the assignment.
+    plays : tuple of str
+        The options to try one after the other, where the device reports a parameter fitted to all
+        answers; empty where it is one option.
 
     Examples
     --------
@@ -58,6 +61,7 @@ class Slot:
     asked: bool
     reports_at: float | None
     terms: bytes
+    plays: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from tacit.assumptions import Remark
 from tacit.errors import TacitError
-from tacit.types import Floats, Integers, Levels, Played, Round
+from tacit.protocols.statistic_sums import StatisticTotals
+from tacit.types import Floats, Integers, Levels, Played, PlayedFit, Round
 
 LEAST_PROBABILITY = 1e-18
 LARGEST_REMEMBERED = 1 << 15  # most levels of a cached table: 256 tables take at most 128 MB
@@ -233,10 +234,36 @@ class Environment(World):
         rng : numpy.random.Generator
             The generator.
         """
+        if isinstance(round_.assignment, PlayedFit):
+            return self._play_fit(round_.assignment, round_.participants, protocol, rng)
         arm, count = round_.arm, round_.participants
         precision = FINE if protocol is None else protocol.precision
         load = self.levels(arm, count, precision, rng)
         return self.played(arm, count, load, load.total / precision)
+
+    def _play_fit(
+        self, fit: PlayedFit, count: int, protocol: Any, rng: np.random.Generator
+    ) -> Played:
+        """Every participant tries all options of a fit; the regret is the mean over their plays."""
+        precision = FINE if protocol is None else protocol.statistic.precision
+        many, totals, earned = sum(fit.plays), 0, 0.0
+        for start in range(0, count, CHUNK // many):
+            size = min(CHUNK // many, count - start)
+            sums = np.zeros((size, len(fit.support)))
+            for place, (arm, plays) in enumerate(zip(fit.support, fit.plays, strict=True)):
+                scaled = self.rewards(arm, size * plays, rng) * precision
+                lower = np.floor(scaled)
+                levels = (lower + (rng.random(len(scaled)) < scaled - lower)) / precision
+                earned += float(levels.sum()) / many
+                sums[:, place] = (levels - 0.5).reshape(size, plays).sum(axis=1)
+            if protocol is not None:
+                totals = totals + protocol.statistic.fitted_total(fit.policy, sums, rng)
+        load = None if protocol is None else StatisticTotals(np.asarray(totals), count)
+        time = np.array([float(count)])
+        if self._best is None:
+            return Played(load, time, None)
+        lost = float(self.gaps[np.array(fit.support)] @ np.array(fit.plays)) / many
+        return Played(load, time, np.array([lost * count]), self._best * count - earned)
 
     def played(self, arm: int, count: int, load: Any, earned: float) -> Played:
         """The result of a round, with its regret.

@@ -5,6 +5,7 @@
   face both: the guarantee states their ε as well.
 - `SecureStatistic`: every participant adds a share of the noise, and secure aggregation releases
   only the sums. `ShuffledStatistic` replaces it by a shuffler of additive shares.
+- `ShuffledTable`: noisy bits of every cell through a shuffler.
 - `UnaryStatistic`: the local model of tables, by optimized unary encoding.
 - `ExactStatistic`: no privacy.
 
@@ -21,35 +22,38 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.errors import TacitError, integer
-from tacit.noise import NoiseDistribution, Table
-from tacit.noise.table import sum_of_bits
-from tacit.privacy import PureDP, Target, ThreatModel, View, derived
+from tacit.noise import Binomial, NoiseDistribution, Table
+from tacit.noise.table import convolution_power, sum_of_bits
+from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, View, derived
 from tacit.protocols.contract import Protocol
 from tacit.protocols.split_and_mix import mixed
 from tacit.protocols.statistics import (
     CornerStatistic,
+    FitStatistic,
     MomentStatistic,
     ScaledMomentStatistic,
     Statistic,
     TableStatistic,
 )
 from tacit.protocols.sums import TWO_SERVERS
-from tacit.protocols.vector_noise import bare
+from tacit.protocols.vector_noise import bare, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
 from tacit.sampling.coins import additive_shares
 from tacit.sampling.draws import HALF, flip_response
+from tacit.terms.accounting import cells_delta
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, split_shares
 from tacit.types import Aggregate, Estimate, Integers, VectorError
 
 ROOM = 40.0  # standard deviations of noise that the modulus leaves room for
 WIDEST = 62  # bits of a modulus, so that simulations can use 64-bit integers
+FINE = 1 << 16  # biases of noise bits are multiples of 1/FINE
 NOBODY_MISSING = ThreatModel()
 
 
@@ -373,6 +377,97 @@ class ShuffledStatistic(SecureStatistic):
         return super().combine([[sum(row) for row in message] for message in messages])
 
 
+class ShuffledTable(StatisticSum):
+    """A table as shuffled bits: one data bit and noise bits per cell, labelled by cell.
+
+    The analyzer sees the number of ones of each cell. Replacing a participant takes one from a cell
+    and adds one to another; the guarantee is exact for both cells together
+    (`tacit.terms.accounting.cells_delta`). The noise of `honest` reports is certain to be there.
+
+    Examples
+    --------
+    >>> protocol = ShuffledTable(100, TableStatistic(2, 2), ApproximateDP(1.0, 1e-6))
+    >>> protocol.bits_per_participant, protocol.guarantee.short
+    (24, '(1, 1e-06)-DP')
+    """
+
+    guarantee: Target
+
+    def __init__(
+        self,
+        participants: int,
+        statistic: TableStatistic,
+        target: ApproximateDP,
+        threat: ThreatModel = NOBODY_MISSING,
+    ) -> None:
+        if target.participations != 1:
+            raise TacitError(f"participations is {target.participations}: must be 1 with tables")
+        self.target, self.threat = target, threat
+        super().__init__(participants, statistic)
+        self.bits_per_participant = self.coordinates * (1 + self.noise_bits)
+
+    def _prepare(self) -> None:
+        threat = self.threat
+        self.minimum, self.honest = (f(self.participants) for f in (threat.reports, threat.honest))
+        self.noise_bits, self.bias = table_bits(self.honest, self.target)
+        made = bare(self.target, View.SHUFFLED).given(*threat.assumptions())
+        self.guarantee = derived(made, self._ones(self.honest))
+
+    def _ones(self, reports: int) -> Binomial:
+        return Binomial(self.noise_bits * reports, self.bias)
+
+    def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:
+        """The noise bits of all reports, in every cell."""
+        return (self._ones(reports),) * self.coordinates
+
+    def randomize(self, x: Any) -> list[list[int]]:
+        """Bits of every cell, ones first; the noise is drawn before the cell is read."""
+        drawn, length = self._ones(1).draw(self.coordinates), 1 + self.noise_bits
+        ones = [bit + int(more) for bit, more in zip(self.statistic.encode(x), drawn, strict=True)]
+        return [[1] * count + [0] * (length - count) for count in ones]
+
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
+        """The number of ones of every cell."""
+        self.check_reports(len(messages))
+        ones = np.array([[sum(bits) for bits in message] for message in messages])
+        return Aggregate(tuple(ones.sum(axis=0).tolist()), len(messages))
+
+    def analyze(self, released: Aggregate) -> Estimate:
+        """The number of reports in each cell: ones less the expected noise."""
+        self.check_reports(released.reports)
+        expected = released.reports * self.noise_bits * float(self.bias)
+        total = np.array(released.values, dtype=float) - expected
+        return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
+
+    def simulate(self, load: StatisticTotals, rng: np.random.Generator) -> Estimate:
+        """The ones of all cells."""
+        self.check_reports(load.reports)
+        noisy = load.sums + self._ones(load.reports).sample(rng, self.coordinates)
+        return self.analyze(Aggregate(tuple(noisy.tolist()), load.reports))
+
+    def view_distribution(self, total: int, reports: int) -> Table:
+        """The number of ones of the first cell."""
+        start, ones = convolution_power(self._ones(1), reports)
+        return Table.of(start + total, ones)
+
+
+@lru_cache(maxsize=4096)
+def table_bits(honest: int, target: ApproximateDP) -> tuple[int, Fraction]:
+    """Noise bits per report and cell, and their bias: the fewest, and the least variance to a
+    hundredth, at which two cells that move by one have the target's δ together.
+    """
+    variance = 2 * gaussian_ratio(target) ** 2
+    epsilon = Fraction(target.epsilon)
+    for _ in range(800):
+        each = math.ceil(4 * variance / honest)
+        rest = 1 - 4 * variance / (each * honest)
+        bias = Fraction(math.ceil((1 - math.sqrt(max(0.0, rest))) / 2 * FINE), FINE)
+        if cells_delta(each * honest, bias, epsilon) <= target.delta:
+            return each, bias
+        variance *= 1.01
+    raise TacitError(f"no noise bits of {honest} reports earn {target.short}: use larger rounds")
+
+
 class UnaryStatistic(StatisticSum):
     """Local model of tables: each participant sends one randomized bit per cell.
 
@@ -491,8 +586,11 @@ def statistic_sum(
         TrustModel.TWO_SERVERS: TwoServerStatistic,
         TrustModel.SHUFFLER: ShuffledStatistic,
     }
-    if trust == TrustModel.LOCAL and isinstance(statistic, TableStatistic):
-        return UnaryStatistic(participants, statistic, target)
+    if isinstance(statistic, TableStatistic):
+        if trust == TrustModel.SHUFFLER and isinstance(target, ApproximateDP):
+            return ShuffledTable(participants, statistic, target, threat)
+        if trust == TrustModel.LOCAL:
+            return UnaryStatistic(participants, statistic, target)
     if trust not in kinds or (
         trust == TrustModel.SHUFFLER and not isinstance(statistic, TableStatistic)
     ):
@@ -556,4 +654,19 @@ def moment_sum(
         else MomentStatistic(dimension, resolution, levels, weight)
     )
     threat = ThreatModel(missing, dishonest)
+    return statistic_sum(participants, statistic, trust, target, threat)
+
+
+def fit_sum(
+    participants: int,
+    weight: float = 1.0,  # noqa: ARG001  (fits have none)
+    *,
+    size: Sequence[int],
+    trust: str,
+    target: Target | None,
+    missing: float = 0,
+    dishonest: float = 0,
+) -> StatisticSum:
+    """The protocol of a round of fitted vectors; `size` is dimension, resolution and levels."""
+    statistic, threat = FitStatistic(*size), ThreatModel(missing, dishonest)
     return statistic_sum(participants, statistic, trust, target, threat)

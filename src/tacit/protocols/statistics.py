@@ -26,6 +26,7 @@ import numpy.typing as npt
 from tacit.assumptions import TowardsOutsiders
 from tacit.contextual.corners import STATES, layout
 from tacit.contextual.feature_maps import FeatureMap
+from tacit.contextual.fitted import FitPolicy, FitReport
 from tacit.contextual.statistics import (
     DIAGONAL,
     OTHER,
@@ -96,16 +97,6 @@ class Statistic(ABC):
     @abstractmethod
     def units(self) -> Floats:
         """The real value that one integer unit of each coordinate stands for."""
-
-    @abstractmethod
-    def total(
-        self,
-        visitors: Visitors,
-        options: npt.NDArray[np.intp],
-        levels: Integers,
-        rng: np.random.Generator,
-    ) -> Integers:
-        """The sum of simulated participants' reports, exactly; their own coins are from `rng`."""
 
     @property
     @abstractmethod
@@ -324,15 +315,9 @@ class MomentStatistic(Statistic):
 
     def outsiders(self, target: Target, noise: tuple[NoiseDistribution, ...]) -> TowardsOutsiders:
         """From the Gaussian mechanism of √2 times the width, checked for this noise."""
-        if not isinstance(target, ApproximateDP):
-            raise TacitError("moments have no pure guarantee")
-        stated = _both_gaussian(target)
         d = self.dimension
         distinct = (noise[0], noise[d], noise[min(d + 1, len(noise) - 1)])
-        both = [one.sum_of_shares(2) for one in distinct]
-        if self.loss(both, shares=2).delta(stated) > target.delta:
-            raise TacitError(f"both servers' noise does not earn ({stated:g}, {target.delta:g})-DP")
-        return TowardsOutsiders(stated, target.delta)
+        return _outsiders(self, _approximate(target), distinct)
 
 
 @dataclass(frozen=True)
@@ -392,19 +377,103 @@ class ScaledMomentStatistic(MomentStatistic):
         return GroupedGaussianLoss(((noise[0], 1.0, self.size),), moved, shares)
 
 
+@dataclass(frozen=True)
+class FitStatistic(Statistic):
+    """Vectors fitted to the rewards of several plays, as integers in a ball.
+
+    A report is a pair of the published policy and one level for every play. Replacing all rewards
+    of a participant moves the sum by at most the diameter of the ball.
+
+    Examples
+    --------
+    >>> fit = FitStatistic(dimension=3, resolution=1000)
+    >>> fit.size, len(set(fit.noise(ApproximateDP(1.0, 1e-6))))
+    (3, 1)
+    """
+
+    dimension: int
+    resolution: int
+    levels: int = 1
+
+    @cached_property
+    def report(self) -> FitReport:
+        """The encoding of a report on the device."""
+        return FitReport(self.dimension, self.resolution, self.levels)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """One integer per coordinate."""
+        return self.dimension
+
+    @property
+    def largest(self) -> int:  # type: ignore[override]
+        """The radius of the ball."""
+        return self.resolution
+
+    def encode(self, report: Any) -> list[int]:
+        """The integers of a policy and the levels of its plays."""
+        policy, played = report
+        return self.report.vector(policy, played)
+
+    @property
+    def units(self) -> Floats:
+        """The value of a unit: a fitted vector of length 1 is `FitReport.radius` long."""
+        return np.full(self.dimension, 1 / self.report.radius)
+
+    @property
+    def precision(self) -> int:
+        """The number of levels of a reward."""
+        return self.levels
+
+    def fitted_total(self, policy: FitPolicy, sums: Floats, rng: np.random.Generator) -> Integers:
+        """The sum of simulated reports; `sums` has each option's rewards less ½, a row each."""
+        vectors = sums @ np.array(policy.solve).T
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors *= self.report.radius / np.maximum(lengths, 1.0)
+        lower = np.floor(vectors)
+        rounded = lower + (rng.random(vectors.shape) < vectors - lower)
+        return np.asarray(rounded.sum(axis=0), dtype=np.int64)
+
+    def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:
+        """Discrete Gaussian noise, equally wide in all coordinates."""
+        return (_scaled_noise(self, _approximate(target), shares),) * self.size
+
+    def loss(self, noise: Sequence[NoiseDistribution], shares: int = 1) -> GroupedGaussianLoss:
+        """The loss of noise of one width."""
+        moved = math.sqrt(self.report.squared_sensitivity) * (1 + SLACK)
+        return GroupedGaussianLoss(((noise[0], 1.0, self.size),), moved, shares)
+
+    def outsiders(self, target: Target, noise: tuple[NoiseDistribution, ...]) -> TowardsOutsiders:
+        """From the Gaussian mechanism of √2 times the width, checked for this noise."""
+        return _outsiders(self, _approximate(target), (noise[0],))
+
+
+def _outsiders(
+    statistic: MomentStatistic | FitStatistic,
+    target: ApproximateDP,
+    distinct: Sequence[NoiseDistribution],
+) -> TowardsOutsiders:
+    """The guarantee of two draws of the distinct noises of a statistic."""
+    stated = _both_gaussian(target)
+    both = [one.sum_of_shares(2) for one in distinct]
+    if statistic.loss(both, shares=2).delta(stated) > target.delta:
+        raise TacitError(f"both servers' noise does not earn ({stated:g}, {target.delta:g})-DP")
+    return TowardsOutsiders(stated, target.delta)
+
+
 def _approximate(target: Target) -> ApproximateDP:
-    """The target of moments, which has a δ."""
+    """The target of moments and fits, which has a δ."""
     if not isinstance(target, ApproximateDP):
         raise TacitError(
-            "delta is 0: must be above 0 for moments, whose noise is Gaussian. Give a delta, "
-            "such as 1e-6."
+            "delta is 0: must be above 0 for moments and fits, whose noise is Gaussian. Give a "
+            "delta, such as 1e-6."
         )
     return target
 
 
 @lru_cache(maxsize=4096)
 def _scaled_noise(
-    statistic: ScaledMomentStatistic, target: ApproximateDP, shares: int
+    statistic: ScaledMomentStatistic | FitStatistic, target: ApproximateDP, shares: int
 ) -> NoiseDistribution:
     """The least noise of all coordinates, rounded up to five digits."""
     moved = math.sqrt(statistic.report.squared_sensitivity)

@@ -42,6 +42,7 @@ from tacit.protocols.statistic_sums import (
     ExactStatistic,
     SecureStatistic,
     ShuffledStatistic,
+    ShuffledTable,
     TwoServerStatistic,
     UnaryStatistic,
 )
@@ -308,6 +309,10 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     ShuffledBits: (SHUFFLE, _own_bits),
     ShuffledVector: (SHUFFLE, lambda protocol: _labelled(protocol, _own_bits(protocol))),
     ShuffledBall: (SHUFFLE, lambda protocol: _labelled(protocol, _own_shares(protocol))),
+    ShuffledTable: (
+        SHUFFLE,
+        lambda protocol: _labelled(protocol, _bits(protocol, 1 + protocol.noise_bits)),
+    ),
     PureShuffle: (SHUFFLE, _bits_by_group),
     JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # where its part fits
 }

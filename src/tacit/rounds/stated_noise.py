@@ -19,6 +19,7 @@ from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.statistic_sums import (
     SecureStatistic,
+    ShuffledTable,
     StatisticSum,
     TwoServerStatistic,
     UnaryStatistic,
@@ -98,8 +99,9 @@ def _(protocol: SplitAndMix) -> Noise:
     return stated_noise(protocol.inner)
 
 
-@stated_noise.register
-def _(protocol: ShuffledBits) -> Noise:
+@stated_noise.register(ShuffledBits)
+@stated_noise.register(ShuffledTable)
+def _(protocol: ShuffledBits | ShuffledTable) -> Noise:
     bits, bias = protocol.honest * protocol.noise_bits, Fraction(protocol.bias)
     variance = Fraction(int(bits * bias * (1 - bias) * 1000), 1000)
     return Noise(variance, "devices", BINOMIAL)

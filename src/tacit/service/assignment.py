@@ -27,6 +27,7 @@ from tacit.service.party import ServerParty
 from tacit.service.slot_shards import MOST, ShardRow, homes
 from tacit.service.store import NO_ARM, RoundRow, State, Transaction
 from tacit.service.trust_models.contract import ServedRound
+from tacit.terms import FittedTerms
 
 Choose = Callable[[bytes, int], int]
 """Maps a ticket's nonce and the number of free slots to the index of a slot."""
@@ -256,9 +257,11 @@ class SlotAssigner:
 
     @cached_property
     def _policy(self) -> bytes:
-        """The latest announcement with a policy; empty without one."""
+        """The latest announcement with a policy by which devices choose; empty without one."""
         terms = self._terms
-        return b"" if terms.context is None else self._transaction.latest_policy(terms.digest)
+        if terms.context is None or isinstance(terms.context, FittedTerms):
+            return b""
+        return self._transaction.latest_policy(terms.digest)
 
 
 def _used() -> Forbidden:

@@ -17,6 +17,7 @@ from pydantic import ValidationInfo
 
 from tacit.contextual.feature_maps import RESOLUTION, FeatureMap, Fields, interactions
 from tacit.errors import TacitError
+from tacit.service.fitted_entries import fitted_terms
 from tacit.service.readers import InvalidValue, RuleViolation, fraction, shown, visible
 from tacit.terms import ContextField, ContextTerms, MomentTerms, NumberField
 from tacit.terms.context import MOMENTS, MOST_CONTEXTS, MOST_FEATURES, TABLE, in_units
@@ -172,13 +173,13 @@ def statistic(name: str, info: ValidationInfo) -> str:
 def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...]) -> None:
     """Reject trust models that no live round of this statistic has, with what they would cost."""
     trust = TrustModel(found.get("trust", LIVE[0]))
-    if trust in LIVE and trust is not TrustModel.LOCAL:
+    if trust not in (TrustModel.LOCAL, TrustModel.SHUFFLER):
         return
     from tacit.algorithms.private_contextual import SMALL_CELLS, trust_cost
 
     cells = cells_of(fields, len(found["options"]))
     table = name == TABLE and cells is not None
-    if trust is TrustModel.LOCAL and table and cells is not None and cells <= SMALL_CELLS:
+    if table and cells is not None and cells <= SMALL_CELLS:
         return
     features = (
         ContextTerms(fields).features(found["options"])
@@ -187,8 +188,6 @@ def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...])
     )
     cost = trust_cost(trust, "tables" if table else "moments", features, epsilon=1.0)
     served = f"which serves tables of at most {SMALL_CELLS} cells of context and option"
-    if trust not in LIVE:
-        served = "under which contexts are simulated only"
     others = [one for one in LIVE if one is not trust]
     raise RuleViolation(
         f"trust is {shown(trust.value)}, {served}: at epsilon 1 {cost}. Use {' or '.join(others)}"
@@ -247,9 +246,12 @@ def _scaled(
 
 
 def context_terms(found: Mapping[str, Any]) -> ContextTerms | None:
-    """The contexts by which devices choose, from the entries of a definition; None without any."""
+    """The contexts by which devices choose, or what they fit, from the entries of a definition.
+
+    None where rounds assign options.
+    """
     if not found["context_fields"]:
-        return None
+        return fitted_terms(found)
     fields, evaluation = fields_of(found["context_fields"]), found["evaluation"]
     if found["statistic"] == TABLE:
         return ContextTerms(fields, evaluation=evaluation)
@@ -260,6 +262,14 @@ def with_context(part: Fraction, info: ValidationInfo) -> Fraction:
     """An evaluation slice needs contexts to compare with."""
     if part and info.data.get("context_fields") == ():
         raise InvalidValue("0, or left out, without contextual.fields")
+    return part
+
+
+def slice_served(part: Fraction, info: ValidationInfo) -> Fraction:
+    """An evaluation slice needs contexts, and no shuffler."""
+    with_context(part, info)
+    if part and info.data.get("trust") == TrustModel.SHUFFLER:
+        raise InvalidValue("0, or left out, with trust shuffler")
     return part
 
 
@@ -275,6 +285,8 @@ def once_with_context(count: int, info: ValidationInfo) -> int:
     """Participants come once."""
     if count > 1 and info.data.get("context_fields"):
         raise InvalidValue("1 with contextual.fields")
+    if count > 1 and info.data.get("plays"):
+        raise InvalidValue("1 with plays")
     return count
 
 
@@ -291,4 +303,6 @@ def without_context(part: Fraction, info: ValidationInfo) -> Fraction:
     """Rounds in which devices choose offer no more slots than they have participants."""
     if part and info.data.get("context_fields"):
         raise InvalidValue("0 with contextual.fields")
+    if part and info.data.get("plays"):
+        raise InvalidValue("0 with plays")
     return part

@@ -32,7 +32,7 @@ from tacit.terms import (
     Promise,
     Terms,
 )
-from tacit.terms.context import TABLE_SENSITIVITY
+from tacit.terms.context import MOMENTS, TABLE_SENSITIVITY
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Definition(DefinitionEntries):
 
     @property
     def context(self) -> ContextTerms | None:
-        """The contexts by which devices choose; None without any."""
+        """The contexts by which devices choose, or what they fit; None without any."""
         return contexts.context_terms(vars(self))
 
     @property
@@ -174,14 +174,15 @@ class Definition(DefinitionEntries):
         """The experiment (learner and mechanism) before its first round."""
         from tacit.algorithms.registry import begin, lookup
 
-        if self.context is not None:
+        if self.context_fields:
+            assert self.context is not None
             exact = self.context.exact
             chosen = begin(
                 self.algorithm,
                 self.options,
                 horizon=self.participants or ANYBODY,
-                epsilon=self.epsilon if exact else float(self.epsilon),
-                delta=None if exact else float(self.delta - self._masking_delta),
+                epsilon=float(self.epsilon) if self._with_delta else self.epsilon,
+                delta=float(self._noise_delta) if self._with_delta else None,
                 trust=self.trust,
                 statistic="tables" if exact else "moments",
                 evaluation=float(self.evaluation),
@@ -204,7 +205,8 @@ class Definition(DefinitionEntries):
             "horizon": self.participants if ends else ANYBODY,
             "anytime": not ends,
             "rounds": self.most,
-            "epsilon": float(self.epsilon) if self.approximate else self.epsilon,
+            "epsilon": float(self.epsilon) if self._with_delta else self.epsilon,
+            "plays": self.plays,
             "participations": self.participations,
             "trust": self.trust,
             "control_share": float(self.control_share),
@@ -212,9 +214,10 @@ class Definition(DefinitionEntries):
         }
         if self.proofs:
             given["through"] = "verified"
+        if self.plays is not None or self.trust_model.shares_noise:
+            given["delta"] = float(self._noise_delta) or None
         if self.trust_model.shares_noise:
             given |= {
-                "delta": float(self._noise_delta) or None,
                 "dropout": self.missing,  # exactly, as the terms count participants
                 "corrupt": self.dishonest,
                 "min_batch_size": self.smallest,
@@ -238,7 +241,12 @@ class Definition(DefinitionEntries):
     @property
     def _noise_delta(self) -> Fraction:
         """The part of δ that the aggregation leaves to the noise."""
-        return self.delta - (self._masking_delta if self.approximate else 0)
+        return self.delta - (self._masking_delta if self._with_delta else 0)
+
+    @property
+    def _with_delta(self) -> bool:
+        """Whether the noise has a δ of its own: noise bits, Gaussian and Skellam noise."""
+        return self.approximate or self.plays is not None or self.statistic == MOMENTS
 
     @property
     def _masking_delta(self) -> Fraction:

@@ -6,7 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from tacit.service import definition_rules as rules
+from tacit.service.fitted_entries import FITTED
 from tacit.terms.context import TABLE
+from tacit.trust import TrustModel
 
 ROUNDS = 32  # maximum
 _MISSING, _DISHONEST = Fraction(1, 5), Fraction(1, 10)  # where devices share the noise
@@ -22,6 +24,8 @@ Entries = dict[str, Any]
 
 def algorithm(found: Entries) -> str:
     """Elimination for linear models where options have features."""
+    if found["plays"] is not None:
+        return FITTED
     return "private-pe" if found["options_table"] else "private-med"
 
 
@@ -33,7 +37,8 @@ def control_share(found: Entries) -> Fraction:
 
 def evaluation(found: Entries) -> Fraction:
     """Share of the evaluation slice; 0 without contexts."""
-    return _EVALUATION if found["context_fields"] else Fraction(0)
+    served = found["context_fields"] and found["trust"] != TrustModel.SHUFFLER
+    return _EVALUATION if served else Fraction(0)
 
 
 def exploration(found: Entries) -> Fraction:

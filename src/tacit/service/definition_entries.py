@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 from tacit.service import context_entries as contexts
 from tacit.service import definition_defaults as defaults
 from tacit.service import definition_rules as rules
+from tacit.service import fitted_entries as fits
 from tacit.service import option_tables, readers
 from tacit.service.readers import lasting, words
 from tacit.terms import LONGEST_GRACE, MOST_NO_SHOW
@@ -69,10 +70,16 @@ class DefinitionEntries(BaseModel):
     options_table: Annotated[
         str, PlainValidator(option_tables.table_text), AfterValidator(rules.content_of_file)
     ] = _entry("options_table", "The content of that file, as the coordinator gets it.", "")
+    plays: Annotated[readers.Count | None, AfterValidator(fits.plays)] = _entry(
+        "plays",
+        "With a file of options: how many of them each participant tries, one after the other;\n"
+        "the device reports one parameter fitted to all answers. Default: each tries one.",
+        None,
+    )
     algorithm: Annotated[str, words(), AfterValidator(rules.known_algorithm)] = _entry(
         "algorithm",
-        "How options are chosen: see `tacit algorithms`. Default: private-med, or private-pe with\n"
-        "a file of options.",
+        "How options are chosen: see `tacit algorithms`. Default: private-med; private-pe with\n"
+        "a file of options, private-dpe where each participant tries several.",
         default_factory=defaults.algorithm,
     )
     options: Annotated[readers.Options, AfterValidator(rules.distinct)] = _entry(
@@ -114,7 +121,7 @@ class DefinitionEntries(BaseModel):
         "their products, with numbers or many cells. Default: a table where it is small enough.",
         default_factory=contexts.usual_statistic,
     )
-    evaluation: Annotated[readers.Part, AfterValidator(contexts.with_context)] = _entry(
+    evaluation: Annotated[readers.Part, AfterValidator(contexts.slice_served)] = _entry(
         "contextual.evaluation",
         "The share of participants who get an option at random, to measure what choosing by\n"
         "context gains. Default: 10% with contexts.",

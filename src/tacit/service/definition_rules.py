@@ -18,6 +18,7 @@ from pydantic import ValidationInfo
 
 from tacit.errors import TacitError
 from tacit.service.context_entries import CONTEXTUAL
+from tacit.service.fitted_entries import FITTED
 from tacit.service.option_tables import read
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
@@ -92,6 +93,14 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
             f"options_file is missing; {name} needs a table of options with features: name a CSV "
             "file, or use private-med"
         )
+    if "plays" in info.data and (name == FITTED) != (info.data["plays"] is not None):
+        raise RuleViolation(
+            f"algorithm is {FITTED}, but plays is missing: say how many options each participant "
+            "tries"
+            if name == FITTED
+            else f"plays is {info.data['plays']}, but {name} tries one option with each: use "
+            f"{FITTED}, or leave plays out"
+        )
     return name
 
 
@@ -123,9 +132,7 @@ def _algorithm(name: str) -> Algorithm:
     except TacitError as unknown:
         raise RuleViolation(str(unknown)) from None
     if issubclass(entry.problem, LinearProblem):
-        raise RuleViolation(
-            f"algorithm is {shown(name)}, {_why_not_live(entry)}: use private-pe with options_file"
-        )
+        raise RuleViolation(f"algorithm is {shown(name)}, {_why_not_live(entry)} with options_file")
     known = issubclass(entry.problem, ArmsProblem) or name == CONTEXTUAL
     if not known:
         raise RuleViolation(
@@ -138,11 +145,8 @@ def _algorithm(name: str) -> Algorithm:
 def _why_not_live(entry: Algorithm) -> str:
     """Why the live service does not run an algorithm of LZJ22."""
     if "alpha" in entry.options:
-        return (
-            "whose clients each try a whole set of options and report one fitted parameter; a "
-            "device tries one option"
-        )
-    return "whose noise of real numbers terms cannot state"
+        return f"whose clients try more options from phase to phase: use {FITTED} and plays,"
+    return "whose noise of real numbers terms cannot state: use private-pe"
 
 
 def has_option(algorithm: str, option: str) -> bool:
@@ -170,10 +174,11 @@ def approximate(trust: str, algorithm: str) -> bool:
 
 def usual_delta(trust: str, statistic: str, algorithm: str) -> Fraction:
     """δ by default: 10^-6 where devices share the noise, whose protection may fail, and for
-    moments, whose noise is Gaussian; else 0.
+    moments and fitted parameters, whose noise is Gaussian; else 0.
     """
     excepted = shares(trust) and algorithm != CERTIFIED
-    return Fraction(1, 10**6) if excepted or statistic == MOMENTS else Fraction(0)
+    gaussian = statistic == MOMENTS or algorithm == FITTED
+    return Fraction(1, 10**6) if excepted or gaussian else Fraction(0)
 
 
 def masking_delta(trust: str, participations: int) -> Fraction:
@@ -233,7 +238,7 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
     found = info.data
     if not {"trust", "algorithm"} <= found.keys():
         return delta
-    moments = found.get("statistic") == MOMENTS
+    moments = found.get("statistic") == MOMENTS or found["algorithm"] == FITTED
     needed = moments or approximate(found["trust"], found["algorithm"])
     least = masking_delta(found["trust"], found.get("participations", 1))
     if needed and delta <= least:
@@ -341,7 +346,7 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
         lost = max(found["dropout"], found.get("missing", Fraction(0)))
         tried = len(found["options"])
         if table := found.get("options_table"):
-            tried = min(tried, len(read(table).names) + 1)
+            tried = 1 if found.get("plays") else min(tried, len(read(table).names) + 1)
         least = 2 * tried * smallest(min_batch_size, lost)
         if found["participants"] < least:
             raise RuleViolation(

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from tacit.aggregation.graph import Claim, security
 from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.statistic_sums import ShuffledTable
 from tacit.service.context_entries import why
 from tacit.service.definition import Definition
 from tacit.service.definition_entries import DAY
@@ -25,7 +26,7 @@ from tacit.service.definition_rules import CERTIFIED
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
 from tacit.service.trust_models.masking import neighbourhood_for
-from tacit.terms import Aggregation, MomentTerms, in_words
+from tacit.terms import Aggregation, FittedTerms, MomentTerms, in_words
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, honesty, some_of
 from tacit.trust import MASKING_SECURITY, TrustModel
@@ -125,7 +126,7 @@ def forecast(
     baseline, lift, expected = _expected(definition)
     width = definition.high - definition.low
     low, high = ((mean - definition.low) / width for mean in (baseline, baseline * (1 + lift)))
-    if definition.context is not None:
+    if definition.context_fields:
         from tacit.service.context_forecast import context_forecast
 
         means = (float(low), float(high))
@@ -187,6 +188,7 @@ def _of_features(
         "dropout": float(definition.dropout),
         "runs": runs,
         "progress": progress,
+        **({} if definition.plays is None else {"plays": definition.plays}),
     }
     tried = simulate(
         lookup(definition.algorithm),
@@ -218,7 +220,7 @@ def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
     lost = {"dropout": float(definition.missing), "corrupt": float(definition.dishonest)}
     shared = definition.trust_model.shares_noise
     given = asked | {"trust": definition.trust} | (lost if shared else {})
-    if shared and definition.delta:
+    if definition.delta:
         given["delta"] = float(definition.delta / _parts(definition))
     known = (*lookup(definition.algorithm).options, "runs", "progress", "until_decided")
     return {name: value for name, value in given.items() if name in known}
@@ -249,8 +251,8 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         "What you ask": [
             definition.question,
             *_contexts(definition),
-            f"People get one of {len(options)} options: {some_of(options)}. The others are "
-            f"measured by {definition.control}, which you have today.",
+            f"People get {_tried(definition)} of {len(options)} options: {some_of(options)}. The "
+            f"others are measured by {definition.control}, which you have today.",
             *_features(definition),
             *_shared(definition),
             *_guardrail(definition),
@@ -282,6 +284,11 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     }
 
 
+def _tried(definition: Definition) -> str:
+    """How many options a participant tries."""
+    return "one" if definition.plays is None else f"up to {definition.plays}, one after the other,"
+
+
 def _features(definition: Definition) -> Iterator[str]:
     if definition.table is not None:
         names = definition.table.names
@@ -289,6 +296,14 @@ def _features(definition: Definition) -> Iterator[str]:
             f"Options differ in {counted(len(names), 'feature')}: {', '.join(names)}. The mean "
             "answer is taken to be linear in them, so that answers about one option tell about all."
         )
+        if isinstance(definition.context, FittedTerms):
+            yield (
+                "Everybody in a round tries the same options, those that tell most about the "
+                f"features, and reports one parameter of {definition.context.dimension} numbers "
+                "that the device fits. Its noise is Gaussian, so the promise has a delta. Options "
+                "that are shown to be worse are dropped."
+            )
+            return
         yield (
             "A round tries a few options side by side, those that tell most about the features. "
             "Options that are shown to be worse are dropped."
@@ -302,7 +317,7 @@ def _shared(definition: Definition) -> Iterator[str]:
             f"At least {float(share):.1%} of all people get {definition.control}, and as many each "
             "other option until it is shown to be worse."
         )
-    elif definition.context is not None:
+    elif definition.context_fields:
         yield _explored(definition)
     elif definition.table is None:
         yield (
@@ -314,7 +329,7 @@ def _shared(definition: Definition) -> Iterator[str]:
 def _contexts(definition: Definition) -> Iterator[str]:
     """The statistic of contexts, and why it is that one."""
     context = definition.context
-    if context is None:
+    if context is None or not context.fields:
         return
     reason = why(context.fields, len(definition.options), definition.statistic)
     names = ", ".join(one.name for one in context.fields)
@@ -329,12 +344,26 @@ def _contexts(definition: Definition) -> Iterator[str]:
         noise = f"noise of scale {definition.scale} in every cell"
         if definition.trust_model is TrustModel.LOCAL:
             noise = "unary encoding, which randomizes every cell,"
-        yield f"Devices choose by {names} and report tables: {reason}, so {noise} is pure."
+        if definition.trust_model is TrustModel.SHUFFLER:
+            yield f"Devices choose by {names} and report tables: {reason}. {_shuffled(definition)}"
+        else:
+            yield f"Devices choose by {names} and report tables: {reason}, so {noise} is pure."
     if context.evaluation:
         yield (
             f"{float(context.evaluation):.0%} of people get an option at random, the evaluation "
             "slice: it measures what choosing gains over one option for everybody."
         )
+
+
+def _shuffled(definition: Definition) -> str:
+    """Cost of a table through a shuffler, as a sentence."""
+    example = definition.experiment().mechanism.example()
+    assert isinstance(example, ShuffledTable)
+    return (
+        f"Each cell gets {example.noise_bits} noise bits of every device in the smallest round, so "
+        f"the promise has a delta; a device sends {example.bits_per_participant:,.0f} encrypted "
+        "messages."
+    )
 
 
 def _explored(definition: Definition) -> str:

@@ -21,7 +21,8 @@ Elimination = Literal["dist-dp-se", "dist-rdp-se", "dist-cdp-se", "cdp-se", "ldp
 ShuffledElimination = Literal["split-dp-se", "shuffle-dp-se", "sdp-ae", "vb-sdp-ae"]
 ArmsBaseline = Literal["ucb1", "klucb", "thompson", "successive-elimination"]
 PrivateIndex = Literal["private-klucb", "private-med", "private-pe", "adap-klucb", "lazy-dp-ts"]
-ArmsAlgorithm = Elimination | ShuffledElimination | ArmsBaseline | PrivateIndex
+Featured = Literal["private-dpe"]
+ArmsAlgorithm = Elimination | ShuffledElimination | ArmsBaseline | PrivateIndex | Featured
 DistributedLinear = Literal["dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe", "dpe-fixed"]
 SingleLinear = Literal["pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"]
 LinearAlgorithm = DistributedLinear | SingleLinear
@@ -62,6 +63,7 @@ class ArmsOptions(PaperOptions, total=False):
     index: Index
     growth: float
     rounds: Whole | None
+    plays: Whole | None
     anytime: bool
     control_share: float
     guardrail: str | None

@@ -23,7 +23,7 @@ from tacit.environments.contract import World
 from tacit.errors import TacitError
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.statistic_sums import StatisticSum, StatisticTotals
-from tacit.protocols.statistics import MomentStatistic
+from tacit.protocols.statistics import MomentStatistic, TableStatistic
 from tacit.types import Arm, Estimate, Integers, Levels, Round
 
 
@@ -52,12 +52,12 @@ class Poisoning:
         self, protocol: Protocol, honest: Round, load: Any, corrupted: int, rng: np.random.Generator
     ) -> Estimate:
         """The estimate of a round with honest participants of this load and corrupted ones."""
-        arm = honest.arm
         if not isinstance(protocol, SumProtocol):
             raise TacitError(
                 f"poisoned participants report one number, but {type(protocol).__name__} takes "
                 "others: leave poisoned out"
             )
+        arm = honest.arm
         best = self.means[arm] == max(self.means)
         values = np.append(load.values, 0 if best else protocol.precision)
         estimate = protocol.simulate(Levels(values, np.append(load.counts, corrupted)), rng)
@@ -98,6 +98,7 @@ class ContextualPoisoning(Poisoning):
         """The sum of the corrupted participants' reports."""
         features, statistic = self.world.features, protocol.statistic
         assert features is not None
+        assert isinstance(statistic, (TableStatistic, MomentStatistic))
         sums = np.zeros(protocol.coordinates, dtype=np.int64)
         for start in range(0, corrupted, CHUNK):
             people = Codes(self.world.codes(min(CHUNK, corrupted - start), rng), features)

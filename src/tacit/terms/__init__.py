@@ -12,6 +12,7 @@ from tacit.terms.context import (
     BY_POLICY,
     ContextField,
     ContextTerms,
+    FittedTerms,
     MomentTerms,
     NumberField,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "Answer",
     "ContextField",
     "ContextTerms",
+    "FittedTerms",
     "MomentTerms",
     "Noise",
     "NumberField",

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 
 SLACK = 1e-9
 """Relative excess of a computed δ that is accepted."""
@@ -185,11 +186,17 @@ def binomial_delta(bits: int, bias: Fraction, shift: int, epsilon: Fraction) -> 
     >>> binomial_delta(126, Fraction(286, 1000), 1, Fraction(1)) < 1.1e-6
     True
     """
+    pmf = _ones(bits, bias, shift)
+    return _excess(pmf, shift, epsilon) if pmf else 1.0
+
+
+def _ones(bits: int, bias: Fraction, shift: int) -> list[float]:
+    """Probabilities of the number of ones within reach of its mean; empty if these are too many."""
     p, mean = float(bias), bits * float(bias)
     reach = _reach(math.sqrt(mean * (1 - p)))
     low, high = max(0, math.floor(mean) - reach), min(bits, math.ceil(mean) + reach)
     if high - low + shift > MOST_TERMS:
-        return 1.0
+        return []
     odds, mode = float(bias / (1 - bias)), math.floor(mean)
     right, left = [1.0], [1.0]
     for x in range(mode, high):
@@ -198,7 +205,35 @@ def binomial_delta(bits: int, bias: Fraction, shift: int, epsilon: Fraction) -> 
         left.append(left[-1] * x / (odds * (bits - x + 1)))
     weights = left[:0:-1] + right
     total = math.fsum(weights)
-    return _excess([weight / total for weight in weights], shift, epsilon)
+    return [weight / total for weight in weights]
+
+
+@lru_cache(maxsize=_CACHED)
+def cells_delta(bits: int, bias: Fraction, epsilon: Fraction) -> float:
+    """δ of a table whose cells each have the ones of `bits` independent bits of this bias as noise.
+
+    Replacing a participant takes one from a cell and adds one to another. With independent numbers
+    of ones X and Y that compares (X, Y + 1) with (X + 1, Y), whose likelihood ratio is a decreasing
+    function of the first number times an increasing one of the second. So for each value of the
+    first the ratio is above e^ε from some value of the second on, and δ is a sum of tails: exact,
+    without composition bounds. Exchanging the cells gives the other direction.
+
+    >>> cells_delta(160, Fraction(1, 2), Fraction(1)) < 1.1e-6
+    True
+    """
+    pmf = _ones(bits, bias, 1)
+    if not pmf:
+        return 1.0
+    factor = math.exp(min(float(epsilon), 700.0))
+    stays, moves = [*pmf, 0.0], [0.0, *pmf]  # probabilities of x for X and for X + 1
+    tail_stays = [0.0, *accumulate(reversed(stays))][::-1]
+    tail_moves = [0.0, *accumulate(reversed(moves))][::-1]
+    found, start, places = [], 0, len(stays)
+    for likely, other in zip(stays, moves, strict=True):
+        while start < places and likely * moves[start] <= factor * other * stays[start]:
+            start += 1
+        found.append(likely * tail_moves[start] - factor * other * tail_stays[start])
+    return math.fsum(found)
 
 
 def _mirrored(half: list[float]) -> list[float]:

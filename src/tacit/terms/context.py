@@ -4,7 +4,8 @@ A device codes its participant's context by the fields, picks an option by the p
 and reports one statistic. Context, choice and answer stay on the device. A table (`ContextTerms`)
 is one-hot over segment, option and outcome: replacing a participant moves two cells by one.
 Moments (`MomentTerms`) are those of `tacit.contextual.ScaledMomentReport`; their feature map is
-part of the terms, in integers.
+part of the terms, in integers. Where participants try several options and report a fitted
+parameter (`FittedTerms`), there is no context: the round says what they try.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from tacit.assumptions import Secret
+from tacit.contextual import fitted
 from tacit.contextual.feature_maps import (
+    FINEST,
     RESOLUTION,
     BoundedNumber,
     Category,
     FeatureMap,
     table_map,
 )
+from tacit.contextual.fitted import FitPolicy, FitReport, most_plays
 from tacit.contextual.policies import LinearPolicy, TablePolicy
 from tacit.contextual.statistics import ScaledMomentReport, TableReport
 from tacit.errors import TacitError, require
@@ -34,6 +39,7 @@ BY_POLICY = 0xFFFF
 
 TABLE = "table"
 MOMENTS = "moments"
+FIT = "fit"
 MOST_CELLS = 512
 """Cells of context and option in a table, at most, in any terms."""
 
@@ -44,6 +50,9 @@ MATRIX_UNIT = 1 << 20
 LARGEST_ENTRY = 2 * MATRIX_UNIT  # two features of length 1 differ by no more
 
 MOST_FEATURES = 32
+MOST_FITTED = 64
+"""Coordinates of a fitted report, at most."""
+
 MOST_CONTEXTS = 1024
 """Combinations of values and bounds of a context with moments, at most: devices try them all."""
 
@@ -127,7 +136,8 @@ class ContextTerms:
         """Reject fields with the same name, and statistics that are too large."""
         for one in self.fields:
             one.check()
-        check_names("context.fields", [one.name for one in self.fields])
+        if self.fields or self.statistic != FIT:
+            check_names("context.fields", [one.name for one in self.fields])
         check_fraction("context.evaluation", self.evaluation)
         part = self.evaluation
         require(0 <= part < 1, "context.evaluation", part, "at least 0 and below 1")
@@ -147,6 +157,11 @@ class ContextTerms:
         """Whether the guarantee of the statistic has no δ."""
         return True
 
+    @property
+    def secret(self) -> Secret:
+        """The part of a participant's data in which neighbours differ."""
+        return Secret.CONTEXT_AND_REWARDS
+
     def numbers(self, options: int) -> int:
         """Numbers of a report where the device chooses."""
         return self.report(options, 1).size
@@ -162,7 +177,11 @@ class ContextTerms:
         """
         return stated * moved / TABLE_SENSITIVITY
 
-    def report(self, options: int, levels: int = 1) -> TableReport | ScaledMomentReport:  # noqa: ARG002
+    def report(
+        self,
+        options: int,
+        levels: int = 1,  # noqa: ARG002
+    ) -> TableReport | ScaledMomentReport | FitReport:
         """The statistic."""
         return TableReport(math.prod(one.extremes for one in self.fields), options)
 
@@ -300,6 +319,71 @@ class MomentTerms(ContextTerms):
         return LinearPolicy.decode(data, self.dimension, options)
 
 
+@dataclass(frozen=True)
+class FittedTerms(ContextTerms):
+    """Experiments in which each participant tries several options and reports one fitted vector.
+
+    Parameters
+    ----------
+    dimension
+        Coordinates of a report.
+    plays
+        How many options a participant tries at most, counting repetitions.
+    resolution
+        The radius of the ball in which reports are, as integers.
+
+    Examples
+    --------
+    >>> FittedTerms((), dimension=4, plays=8).numbers(options=200)
+    4
+    """
+
+    statistic: str = FIT
+    evaluation: Fraction = Fraction(0)
+    dimension: int = 1
+    plays: int = 1
+    resolution: int = fitted.RESOLUTION
+
+    def _check_statistic(self, options: Sequence[str], levels: int) -> None:
+        require(self.statistic == FIT, "context.statistic", repr(self.statistic), FIT)
+        require(not self.fields, "context.fields", len(self.fields), "empty with a fit")
+        require(not self.evaluation, "context.evaluation", self.evaluation, "0 with a fit")
+        for name, number, most in (
+            ("context.dimension", self.dimension, MOST_FITTED),
+            ("context.resolution", self.resolution, FINEST),
+            ("context.plays", self.plays, most_plays(self.dimension)),
+        ):
+            check_whole(name, number, 1)
+            require(number <= most, name, number, f"at most {most}")
+        self.report(len(options), levels)
+
+    @property
+    def exact(self) -> bool:
+        """False: the noise is Gaussian."""
+        return False
+
+    @property
+    def secret(self) -> Secret:
+        """All rewards of a participant."""
+        return Secret.FITTED_PARAMETER
+
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest number of a report."""
+        return -self.resolution, self.resolution
+
+    def report(self, options: int, levels: int = 1) -> FitReport:  # noqa: ARG002
+        """The statistic."""
+        return FitReport(self.dimension, self.resolution, levels)
+
+    def policy(self, data: bytes, options: int) -> FitPolicy:
+        """What participants of a round try; raises `TacitError` if it is not under these terms."""
+        return FitPolicy.decode(data, self.dimension, options, self.plays)
+
+    def check_policy(self, data: bytes, options: int) -> None:
+        """Raise `TacitError` if a policy is not one of these terms."""
+        self.policy(data, options)
+
+
 def in_units(features: FeatureMap) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """The matrices of a feature map in integers, scaled down so that rounding adds no length."""
     places = 1 + len(features.fields)  # numbers of a code that are not 0
@@ -315,7 +399,11 @@ def read_context(data: Any) -> ContextTerms | None:
     """The contexts in a document; raises `KeyError`, `TypeError` or `ValueError`."""
     if data is None:
         return None
-    kinds: dict[str, type[ContextTerms]] = {TABLE: ContextTerms, MOMENTS: MomentTerms}
+    kinds: dict[str, type[ContextTerms]] = {
+        TABLE: ContextTerms,
+        MOMENTS: MomentTerms,
+        FIT: FittedTerms,
+    }
     if data["statistic"] not in kinds:
         raise TacitError(
             f"context.statistic is {data['statistic']!r}: must be {' or '.join(kinds)}"
@@ -328,6 +416,8 @@ def read_context(data: Any) -> ContextTerms | None:
     if kind is MomentTerms:
         more["matrices"] = tuple(tuple(map(tuple, matrix)) for matrix in data["matrices"])
         more["resolution"] = data["resolution"]
+    if kind is FittedTerms:
+        more = {name: data[name] for name in ("dimension", "plays", "resolution")}
     evaluation = read(Fraction, data["evaluation"])
     return kind(fields, data["statistic"], evaluation, **more)
 

@@ -32,9 +32,10 @@ from tacit.assumptions import (
     PublicMembership,
     ReleasedOnlyAbove,
     Scope,
-    Secret,
     SemiHonestServer,
 )
+from tacit.contextual.fitted import FitReport
+from tacit.contextual.statistics import ScaledMomentReport
 from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
@@ -208,9 +209,9 @@ class Terms:
     @cached_property
     def assumptions(self) -> frozenset[Assumption]:
         """The assumptions of the guarantee: exactly these, derived from the other fields."""
-        secret = Protects(Secret.CONTEXT_AND_REWARDS)
-        about = frozenset((secret, PublicMembership())) if self.context else frozenset()
-        return self._trusted | about
+        if self.context is None:
+            return self._trusted
+        return self._trusted | {Protects(self.context.secret), PublicMembership()}
 
     @property
     def _trusted(self) -> frozenset[Assumption]:
@@ -497,12 +498,15 @@ def _check_context(terms: Terms) -> None:
     kind, by = terms.kind, terms.noise.by
     two = terms.trust is TrustModel.TWO_SERVERS and by == "servers"
     rule = (
-        "two-servers or verified with noise by servers, masking, or local with a table, where "
-        "devices choose"
+        "two-servers or verified with noise by servers, masking, or local or mixing with a table, "
+        "where devices choose"
     )
-    local = terms.trust is TrustModel.LOCAL and terms.context.exact
-    served = two or local or kind == "masking"
+    shuffled = terms.trust is TrustModel.SHUFFLER
+    small = (shuffled or terms.trust is TrustModel.LOCAL) and terms.context.exact
+    served = two or small or kind == "masking"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
+    part = terms.context.evaluation
+    require(not part or not shuffled, "context.evaluation", part, "0 with trust shuffler")
     provable = terms.context.exact or not terms.proofs
     require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
     often, metrics = terms.promise.participations, len(terms.answer.metrics)
@@ -518,7 +522,8 @@ def _check_noise(terms: Terms) -> None:
     allowed = NOISES[terms.trust, noise.by]
     if terms.context is not None:  # the noise whose sensitivity to a statistic is verified
         allowed = (DISCRETE_LAPLACE,) if exact else (DISCRETE_GAUSSIAN,)
-        allowed = (UNARY_ENCODING,) if terms.trust is TrustModel.LOCAL else allowed
+        alone = {TrustModel.LOCAL: (UNARY_ENCODING,), TrustModel.SHUFFLER: (BINOMIAL,)}
+        allowed = alone.get(terms.trust, allowed)
     rehearsed = noise.distribution == REHEARSED and noise.by == "devices"
     rule = f"{' or '.join(allowed)} with trust {terms.trust.value} and noise by {noise.by}"
     known = rehearsed or noise.distribution in allowed
@@ -569,8 +574,9 @@ def _check_delta(terms: Terms) -> None:
     if noise.distribution == BINOMIAL:
         return
     what = f"a metric of {terms.answer.levels} levels has"
-    if isinstance(terms.context, MomentTerms):
-        found, what = moments_delta(terms, noise.least), "moments have"
+    if terms.context is not None:
+        found = statistic_delta(terms, noise.least)
+        what = "moments have" if isinstance(terms.context, MomentTerms) else "fitted vectors have"
         epsilon, delta = terms.promise.epsilon, terms.noise_delta
     else:
         found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
@@ -583,10 +589,13 @@ def _check_delta(terms: Terms) -> None:
     require(found <= delta * (1 + Fraction(SLACK)), "noise.minimum", noise.least, rule)
 
 
-def moments_delta(terms: Terms, sigma: Fraction, shares: int = 1) -> float:
-    """δ of Gaussian noise in moments, of one server or of so many shares, at the terms' ε."""
-    assert isinstance(terms.context, MomentTerms)
+def statistic_delta(terms: Terms, sigma: Fraction, shares: int = 1) -> float:
+    """δ of Gaussian noise in moments or fitted vectors, of one server or of so many shares, at the
+    terms' ε.
+    """
+    assert terms.context is not None
     report = terms.context.report(len(terms.options), terms.answer.levels)
+    assert isinstance(report, (ScaledMomentReport, FitReport))
     square, epsilon = report.squared_sensitivity, terms.promise.epsilon
     return vector_delta(sigma, square, report.size, epsilon, shares)
 

@@ -19,9 +19,9 @@ from tacit.records import Records
 from tacit.sampling.certificates import lookup
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import parts
-from tacit.terms.accounting import SLACK, binomial_delta, gaussian_delta
-from tacit.terms.context import BY_POLICY
-from tacit.terms.document import Terms, moments_delta
+from tacit.terms.accounting import SLACK, binomial_delta, cells_delta, gaussian_delta
+from tacit.terms.context import BY_POLICY, FittedTerms
+from tacit.terms.document import Terms, statistic_delta
 from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import Aggregation
 from tacit.trust import FEWEST_SPLIT, TrustModel, split_shares
@@ -174,6 +174,10 @@ class Pinned:
         terms, count = self.terms, len(self.terms.options)
         if not offer.chosen:
             _require(0 <= offer.option < count, "option", offer.option, f"from 0 to {count - 1}")
+            shuffled = terms.context is not None and terms.trust is TrustModel.SHUFFLER
+            rule = "a policy: these terms have no rounds with one option"
+            fitted = isinstance(terms.context, FittedTerms)
+            _require(not fitted and not shuffled, "option", offer.option, rule)
             return
         _require(terms.context, "option", offer.option, "one of the terms, which have no context")
         assert terms.context is not None
@@ -243,7 +247,7 @@ class Pinned:
                 self._check_certified(offer, offer.divisor, offer.total)
             case parts.DISCRETE_GAUSSIAN if offer.chosen:
                 self._check_least("total noise", offer.total, offer.chosen)
-                self._check_moments(offer.divisor, offer.total)
+                self._check_statistic(offer.divisor, offer.total)
             case parts.DISCRETE_GAUSSIAN:
                 self._check_least("total noise", offer.total)
                 self._check_gaussian(offer.divisor, offer.total, offer.levels)
@@ -260,8 +264,12 @@ class Pinned:
         rule = f"above the {offer.levels} levels of an answer: the rest are noise bits"
         _require(bits >= 1, "number of messages per metric", offer.parts, rule)
         _require(0 < bias < 1, "bias of noise bits", bias, "above 0 and below 1")
-        self._check_least("variance of the noise bits", divisor * bits * bias * (1 - bias))
+        variance = divisor * bits * bias * (1 - bias)
+        self._check_least("variance of the noise bits", variance, offer.chosen)
         epsilon, delta = self.terms.each
+        if offer.chosen:
+            self._check_enough(cells_delta(divisor * bits, bias, epsilon), delta)
+            return
         found = binomial_delta(divisor * bits, bias, offer.levels, epsilon)
         self._check_enough(found, delta)
 
@@ -284,8 +292,8 @@ class Pinned:
         epsilon, delta = self.terms.each
         self._check_enough(gaussian_delta(sigma, levels, epsilon, divisor), delta)
 
-    def _check_moments(self, divisor: int, sigma: Fraction) -> None:
-        self._check_enough(moments_delta(self.terms, sigma, divisor), self.terms.noise_delta)
+    def _check_statistic(self, divisor: int, sigma: Fraction) -> None:
+        self._check_enough(statistic_delta(self.terms, sigma, divisor), self.terms.noise_delta)
 
     def _check_enough(self, found: float, delta: Fraction) -> None:
         enough = found <= delta * (1 + Fraction(SLACK))

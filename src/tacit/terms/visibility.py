@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tacit.terms.context import MomentTerms
+from tacit.terms.context import FittedTerms, MomentTerms
 from tacit.terms.document import Terms
 from tacit.trust import TrustModel
 
@@ -135,8 +135,11 @@ def visibility(terms: Terms) -> Visibility:
 
 def _chosen(found: Visibility, terms: Terms) -> Visibility:
     """Who sees what where devices choose."""
-    summed = "numbers" if isinstance(terms.context, MomentTerms) else "cells"
+    fitted = isinstance(terms.context, FittedTerms)
+    summed = "numbers" if fitted or isinstance(terms.context, MomentTerms) else "cells"
     never = "what anybody's device knows, chose or answered"
+    if fitted:
+        never = "what anybody answered, or the parameter of anybody"
     devices = terms.noise.by == DEVICES
     own, *others = found.sights
     sees = f"masked reports, sums of all {summed} with the noise of all devices"
@@ -146,6 +149,11 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
         replace(own, sees=sees, never=never),
         *(replace(other, never=f"{never}, or the sums") for other in others),
     )
+    if terms.trust is TrustModel.SHUFFLER:
+        shuffler, analyzer = found.sights
+        analyzer = replace(analyzer, sees=_SHUFFLED, never=f"{never}, or whose bit is which")
+        device = f"{_CHOSEN} {_CELL}, {_BITS}"
+        return replace(found, device=device, sights=(shuffler, analyzer))
     if terms.trust is TrustModel.LOCAL:
         device = f"{_CHOSEN} {_CELL}, {_RANDOMIZED}"
         return replace(found, device=device, sights=(replace(own, sees=_ALONE, never=never),))
@@ -153,7 +161,8 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
     sent = _MASKED if devices else _SPLIT
     if terms.proofs:
         sent = _SPLIT.replace(" in two,", " in two with a proof that it is one cell,")
-    return replace(found, device=f"{_CHOSEN} {written}, {sent}", sights=sights)
+    first = f"{_TRIED} fits a parameter to all answers" if fitted else f"{_CHOSEN} {written}"
+    return replace(found, device=f"{first}, {sent}", sights=sights)
 
 
 _NOISY = (
@@ -161,6 +170,7 @@ _NOISY = (
     f"shares, and sends them {_FIXED}."
 )
 _CHOSEN = "Each chooses an option by what it knows and by chance,"
+_TRIED = "Each shows several options one after the other,"
 _CELL = "writes context, option and answer as one cell of a table"
 _MOMENTS = "writes products of its features and of features and answer as numbers"
 _SPLIT = f"splits all of it in two, encrypts the shares, and sends them {_FIXED}."
@@ -169,6 +179,11 @@ _MASKED = (
     "in the sum of a round."
 )
 _RANDOMIZED = f"randomizes every cell, encrypts them, and sends them {_FIXED}."
+_BITS = (
+    "adds noise bits to each cell, encrypts every bit for the analyzer and all of them once more "
+    f"for the shuffler, and sends them {_FIXED}."
+)
+_SHUFFLED = "the bits of all cells with their noise, in random order"
 _ALONE = "each report with all of its cells randomized"
 _PROVEN = (
     "Each splits its answer in two, with a proof that it is a possible one, encrypts the shares, "

@@ -15,7 +15,7 @@ from tacit.assumptions import Assumption
 from tacit.rounding import percent
 from tacit.signatures import fingerprint
 from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
-from tacit.terms.context import MomentTerms
+from tacit.terms.context import FittedTerms, MomentTerms
 from tacit.terms.document import Terms
 from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import (
@@ -93,7 +93,7 @@ def in_words(terms: Terms) -> list[str]:
         *_told("Who asks", terms.organisation),
         *_told("What for", terms.purpose),
         *_told("Whom to write to", terms.contact),
-        f"You are given one of: {some_of(terms.options)}.",
+        *_given(terms),
         *choosing(terms),
         f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
@@ -131,6 +131,19 @@ def in_words(terms: Terms) -> list[str]:
     ]
 
 
+def _given(terms: Terms) -> list[str]:
+    """What participants are given, as sentences."""
+    if isinstance(terms.context, FittedTerms):
+        return [
+            f"You try up to {terms.context.plays} of these, one after the other: "
+            f"{some_of(terms.options)}.",
+            "Your device fits one parameter to all of your answers. What is reported are its "
+            f"{terms.context.dimension} numbers, hidden as an answer is; what you answered about "
+            "which one is never sent.",
+        ]
+    return [f"You are given one of: {some_of(terms.options)}."]
+
+
 def some_of(options: Sequence[str]) -> str:
     """Options as a list; of many the first few, because the terms name them all.
 
@@ -146,7 +159,7 @@ def some_of(options: Sequence[str]) -> str:
 def choosing(terms: Terms) -> list[str]:
     """The choice of the option by the device, where it chooses; as sentences."""
     context = terms.context
-    if context is None:
+    if context is None or isinstance(context, FittedTerms):
         return []
     fields, numbers = "; ".join(one.text() for one in context.fields), terms.numbers(chosen=True)
     reported = f"one of {numbers} cells of a table"
@@ -173,13 +186,15 @@ def _only_there(terms: Terms) -> str:
 
 
 def outsiders(terms: Terms) -> list[str]:
-    """The guarantee of moments towards everybody but the two servers, as sentences.
+    """The guarantee of Gaussian noise towards everybody but the two servers, as sentences.
 
     Both servers' noise counts there. A participant is in a round where the device chooses or in the
     evaluation slice, so the larger ε of both holds.
     """
     context, delta = terms.context, terms.promise.delta
-    if not isinstance(context, MomentTerms) or terms.trust is not TrustModel.TWO_SERVERS:
+    if not isinstance(context, (MomentTerms, FittedTerms)):
+        return []
+    if terms.trust is not TrustModel.TWO_SERVERS:
         return []
     report = context.report(len(terms.options), terms.answer.levels)
     wide = Fraction(float(terms.noise.least) * math.sqrt(2))
@@ -285,6 +300,8 @@ def _replaced(terms: Terms) -> str:
     """The secret in which neighbours differ, and the numbers that get noise."""
     if terms.context is None:
         return "your answers; each metric"
+    if isinstance(terms.context, FittedTerms):
+        return "all of your answers; each number"
     each = "number" if isinstance(terms.context, MomentTerms) else "cell"
     return f"what your device knows about you, your answers and its choices; each {each}"
 

@@ -104,6 +104,33 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> DesignWeigh
     return DesignWeights(support, weights, dimension, g)
 
 
+def exact_design(actions: npt.ArrayLike, plays: int) -> tuple[Indices, Indices]:
+    """So many plays that estimate all actions about equally well: the actions, and how often each.
+
+    One action per dimension of the span, and then the action of largest variance, again and again
+    (Wynn 1970).
+
+    >>> support, counts = exact_design([[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]], plays=5)
+    >>> support.tolist(), counts.tolist()
+    ([0, 1], [3, 2])
+    """
+    white = _whiten(np.asarray(actions, dtype=float))
+    counts = np.zeros(len(white), dtype=np.int64)
+    start = _first_points(white)
+    if plays < len(start):
+        raise TacitError(f"plays is {plays}: must be at least {len(start)}, one per dimension")
+    counts[start] = 1
+    inverse = np.linalg.inv(white[start].T @ white[start])
+    for _ in range(plays - len(start)):
+        images = white @ inverse
+        variances = np.einsum("ij,ij->i", images, white)
+        worst = int(variances.argmax())
+        inverse -= np.outer(images[worst], images[worst]) / (1 + variances[worst])
+        counts[worst] += 1
+    support = np.flatnonzero(counts)
+    return support, counts[support]
+
+
 def _whiten(points: Floats) -> Floats:
     """Coordinates of the span in which Σ x xᵀ is the identity; g is invariant to coordinates."""
     values, vectors = np.linalg.eigh(points.T @ points)

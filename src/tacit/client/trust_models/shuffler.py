@@ -12,6 +12,7 @@ from tacit.aggregation.announcements import accept
 from tacit.aggregation.shuffler import BIT, ShufflerRound, wrap
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.aggregation.wire import number_size
+from tacit.client.choices import numbers_of
 from tacit.client.entries import Running
 from tacit.client.trust_models.contract import Reporter
 from tacit.errors import Refusal, require
@@ -44,7 +45,7 @@ class ShufflerReporter(Reporter):
             proven = lookup(announced.noise.divisor, terms.each[0]).certificate.parameters
         numbers = [
             label * announced.modulus + number
-            for label, level in enumerate(running.levels)
+            for label, level in enumerate(numbers_of(terms, announced.binding, running.levels))
             for number in randomized(announced, level, proven)
         ]
         messages = [number.to_bytes(announced.size, "big") for number in numbers]

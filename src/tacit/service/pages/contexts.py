@@ -10,6 +10,7 @@ from typing import Any
 
 MOST_NAMED = 6
 BY_DEVICE = "chosen on the device"
+SEVERAL = "several, with one fit each"
 
 Answers = Sequence[Mapping[str, Any]]
 

@@ -36,7 +36,8 @@ def parts(view: View, up: bool) -> Parts:
     options, rounds = view["estimates"]["options"], view["status"]["rounds"]
     names = [one["option"] for one in options] or view["status"]["options"]
     colours = {name: f"o{n % COLOURS}" for n, name in enumerate(names)}
-    looks = {None: CHOSEN_LOOK} | colours if view["status"]["contexts"] is not None else colours
+    chosen = any(one["option"] is None for one in rounds)
+    looks = {None: CHOSEN_LOOK} | colours if chosen else colours
     side_by_side = columns(rounds)
     shown = evenly(steps(view["history"], side_by_side), MOST_STEPS)
     wide = max(len(shown), LEAST_STEPS)
@@ -51,6 +52,7 @@ def parts(view: View, up: bool) -> Parts:
     closing = [end for column in strip if (end := max(one["closes"] for one in column.values()))]
     values = {
         "colours": colours,
+        "unnamed": contexts.SEVERAL if view["status"]["linear"] else contexts.BY_DEVICE,
         "faded": _faded,
         "number": sentences.number(view),
         "chart": chart,

@@ -11,15 +11,15 @@ from tacit import html
 from tacit.rounding import percent
 from tacit.service.pages.sentences import OVER
 from tacit.service.readers import in_words as duration
-from tacit.terms import HPKE_SUITES, Answer, Terms, in_words
-from tacit.terms.context import TABLE
-from tacit.terms.parts import BINOMIAL, DISCRETE_LAPLACE, RANDOMIZED_RESPONSE
+from tacit.terms import HPKE_SUITES, Answer, FittedTerms, Terms, in_words
+from tacit.terms.context import MOMENTS, TABLE
+from tacit.terms.parts import BINOMIAL, DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, RANDOMIZED_RESPONSE
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, handling, honesty, likelihood, some_of
 from tacit.trust import TrustModel
 
 IN_BROWSERS = {
-    TrustModel.TWO_SERVERS: ("servers", (DISCRETE_LAPLACE,)),
+    TrustModel.TWO_SERVERS: ("servers", (DISCRETE_LAPLACE, DISCRETE_GAUSSIAN)),
     TrustModel.LOCAL: ("devices", (DISCRETE_LAPLACE, RANDOMIZED_RESPONSE)),
     TrustModel.SHUFFLER: ("devices", (BINOMIAL,)),
 }
@@ -27,13 +27,14 @@ IN_BROWSERS = {
 
 WHICH_BROWSERS = (
     "Browsers take part with two servers, with or without proofs, with bits through a shuffler, "
-    "and in the local model; where the device chooses, by tables over two servers"
+    "and in the local model; where the device chooses, over two servers"
 )
 
 BY_CHANCE = "one of these, by chance: {}."
 BY_CONTEXT = (
     "one of these: {}. Your device chooses, by what you state and by chance; neither is sent."
 )
+SEVERAL = "up to {} of these, one after the other: {}."
 
 OTHERS_LEARN = {
     TrustModel.TWO_SERVERS: "sums of at least {} answers, with noise, and nothing else about your "
@@ -76,11 +77,18 @@ def page(terms: Terms, state: str, root: str) -> str:
         protection=[*caution(terms), *likelihood(terms.promise)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
-        you_get=(BY_CHANCE if terms.context is None else BY_CONTEXT).format(some_of(terms.options)),
+        you_get=_given(terms),
         **_learned(terms),
         choices=choices(answer),
         unanswered=_unanswered(answer),
     )
+
+
+def _given(terms: Terms) -> str:
+    """What a participant gets, as the end of a sentence."""
+    if isinstance(terms.context, FittedTerms):
+        return SEVERAL.format(terms.context.plays, some_of(terms.options))
+    return (BY_CHANCE if terms.context is None else BY_CONTEXT).format(some_of(terms.options))
 
 
 def in_browsers(terms: Terms) -> bool:
@@ -92,11 +100,11 @@ def in_browsers(terms: Terms) -> bool:
 
 
 def _chosen_in_browsers(terms: Terms) -> bool:
-    """Whether the device chooses nothing, or by a table that two servers sum."""
+    """Whether the device chooses nothing, or two servers sum a table or moments."""
     if terms.context is None:
         return True
     alone, summed = len(terms.answer.metrics) == 1, terms.trust is TrustModel.TWO_SERVERS
-    return alone and summed and terms.context.statistic == TABLE
+    return alone and summed and terms.context.statistic in (TABLE, MOMENTS)
 
 
 def _learned(terms: Terms) -> dict[str, str]:
@@ -108,15 +116,25 @@ def _learned(terms: Terms) -> dict[str, str]:
             "can_tell": "that you took part in a round about this option, and when.",
             "cannot_tell": CANNOT_TELL[terms.trust],
         }
+    if isinstance(context, FittedTerms):
+        return {
+            "others_learn": f"{context.dimension} sums of the parameters that the devices of at "
+            f"least {minimum} people fitted to their answers, with noise; nothing else about you.",
+            "can_tell": "that you took part in a round, and when.",
+            "cannot_tell": f"what you answered about any option, or {CANNOT_TELL[terms.trust]}",
+        }
     cells = context.numbers(len(terms.options))
     share = (
         f" In rounds of the {percent(context.evaluation)} who get an option at random, also which."
         if context.evaluation
         else ""
     )
+    learned = f"how many of at least {minimum} people are in each of {cells} cells of"
+    if context.statistic == MOMENTS:
+        learned = f"{cells} sums over at least {minimum} people, of products of"
     return {
-        "others_learn": f"how many of at least {minimum} people are in each of {cells} cells of "
-        "what they state, option and answer, with noise; nothing else about you.",
+        "others_learn": f"{learned} what they state, option and answer, with noise; nothing else "
+        "about you.",
         "can_tell": f"that you took part in a round, and when.{share}",
         "cannot_tell": f"what you stated, what your device chose or {CANNOT_TELL[terms.trust]}",
     }

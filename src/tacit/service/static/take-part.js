@@ -18,7 +18,7 @@ function show(name, words = {}) {
     const held = now.contains(document.activeElement) || document.activeElement === title;
     now.replaceChildren(template.content.cloneNode(true));
     title.textContent = template.dataset.title;
-    for (const one of now.querySelectorAll("select")) one.value = context?.[one.name] ?? "";
+    for (const one of now.querySelectorAll("[id^=context-]")) one.value = context?.[one.name] ?? "";
     if (step) told.textContent = `${template.dataset.title} ${words.option ?? words.why ?? ""}`;
     if (held) title.focus({ preventScroll: true });
     if (!BEGINNINGS.includes(name) && (!step || BEGINNINGS.includes(step))) title.scrollIntoView();

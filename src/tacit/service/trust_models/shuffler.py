@@ -33,6 +33,7 @@ from tacit.protocols.joint import JointSums
 from tacit.protocols.pure_shuffle import PureShuffle, released_shares
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.statistic_sums import ShuffledTable
 from tacit.records import Records
 from tacit.rounds.codecs import Mixed, codec
 from tacit.rounds.round_runner import minimum
@@ -53,7 +54,7 @@ from tacit.service.trust_models.contract import (
     ServedRound,
     linked,
 )
-from tacit.terms import Terms
+from tacit.terms import BY_POLICY, Terms
 from tacit.terms.parts import CERTIFIED_POLYA
 
 KIND = "mixing"
@@ -145,7 +146,9 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         own = prepare_party(self.context.records, self.part, identity, suite)
         noise, modulus = _announced_noise(plan.protocol)
         return ShufflerRound(
-            Binding(terms.digest, plan.option, about.levels, about.window, plan.closes),
+            Binding(
+                terms.digest, plan.option, about.levels, about.window, plan.closes, plan.policy
+            ),
             plan.slots,
             max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size),
             way.size,
@@ -154,7 +157,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
             way.count,
             suite,
             identity,
-            len(about.metrics),
+            terms.numbers(plan.option == BY_POLICY),
             noise,
             plan.assigned_until,
             plan.grace,
@@ -258,7 +261,7 @@ class ShufflerHelper(ShufflerEngine, HelperEngine):
 def _announced_noise(protocol: Protocol) -> tuple[SharedNoise, int]:
     """The shares of the noise and the modulus of a message, as a round announces them."""
     part = protocol.part if isinstance(protocol, JointSums) else protocol
-    if isinstance(part, ShuffledBits):
+    if isinstance(part, (ShuffledBits, ShuffledTable)):
         return SharedNoise(part.honest, part.bias), BIT
     if isinstance(part, PureShuffle):
         return SharedNoise(part.honest, 1 / part.parameters.noise_epsilon), BIT

@@ -1,0 +1,55 @@
+"""Entries of a definition whose participants try several options and report a fitted parameter.
+
+Validators see the earlier entries that could be read, as in `definition_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationInfo
+
+from tacit.contextual.fitted import most_plays
+from tacit.service.option_tables import OptionTable, read
+from tacit.service.readers import InvalidValue, RuleViolation, shown
+from tacit.terms import FittedTerms
+from tacit.trust import DEPLOYABLE_WITH_FITS as LIVE
+
+FITTED = "private-dpe"
+
+
+def plays(count: int | None, info: ValidationInfo) -> int | None:
+    """Participants can fit the features of the table to so many answers, where that is served."""
+    found = info.data
+    if count is None or "options_table" not in found:
+        return count
+    if not found["options_table"]:
+        raise RuleViolation(
+            f"plays is {count}, but options_file is missing: name a CSV file of options with "
+            "features, or leave plays out"
+        )
+    if "trust" in found and found["trust"] not in LIVE:
+        raise RuleViolation(
+            f"plays is {count}, but trust is {shown(found['trust'])}: fitted parameters need "
+            f"{' or '.join(LIVE)}. Change one of them"
+        )
+    if found.get("proofs"):
+        raise RuleViolation("proofs is true, but fitted parameters have none: leave proofs out")
+    least = dimension(read(found["options_table"]))
+    most = most_plays(least)
+    if not least <= count <= most:
+        raise InvalidValue(f"from {least}, one for each feature and one more, to {most}")
+    return count
+
+
+def dimension(table: OptionTable) -> int:
+    """Coordinates of a fitted parameter: features that differ between options, and an intercept."""
+    return 1 + sum(len(set(column)) > 1 for column in zip(*table.rows, strict=True))
+
+
+def fitted_terms(found: Mapping[str, Any]) -> FittedTerms | None:
+    """The part of the terms about fitted parameters; None where each tries one option."""
+    if found["plays"] is None:
+        return None
+    return FittedTerms((), dimension=dimension(read(found["options_table"])), plays=found["plays"])
