@@ -127,7 +127,7 @@ def test_one_option_is_left_to_everybody_else() -> None:
 @pytest.mark.parametrize("trust", ["secure-aggregation", "central", "two-servers"])
 def test_private_dpe_finds_a_good_option(trust: str) -> None:
     found = simulate("private-dpe", arms=60, horizon=8000, epsilon=2.0, trust=trust, runs=2)
-    assert found.guarantee is not None
+    assert isinstance(found.guarantee, ApproximateDP)
     assert (found.guarantee.epsilon, found.guarantee.delta) == (2.0, 1e-6)
     assert all(run["best_mean_gap"] < 0.1 for run in found.runs)
     with pytest.raises(TacitError, match="must be at most"):

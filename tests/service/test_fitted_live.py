@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 import pytest
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, deployed
-from tests.service.pairs import Link
-from tests.service.test_contextual import described, device, forged
+from tests.service.pairs import Link, described
+from tests.service.test_contextual import device, forged
 from tests.service.test_linear_live import linear_definition, near_best, offers
 from tests.service.test_moments import Factory, halved, missing, once_per_round, problems
 
