@@ -1808,7 +1808,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/masking_server.py", "MaskingServer.endorse", (checks,), COORDINATOR),
     Target("service/party.py", "ServerParty._check_own", (checks,), PARTIES),
     Target("client/trust_models/contract.py", "Reporter.check_terms", (checks,), DEVICE_SHARES),
-    Target("terms/document.py", "check_live", (checks,), (*DEVICE_SHARES, *TERMS, *PARTIES)),
+    Target("terms/document.py", "check_live", (checks,), (*DOCUMENT, *ISSUERS, *PARTIES)),
     Target("terms/document.py", "_check_parties", (checks,), DOCUMENT),
     Target("client/choices.py", "check_context", (checks,), LIVE_CONTEXTS),
     # silos
