@@ -1449,7 +1449,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "terms/pinned.py",
-        "Pinned._check_moments",
+        "Pinned._check_statistic",
         (checks, swap("divisor", "1")),
         MASKED_CONTEXTS,
     ),
@@ -1702,7 +1702,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "protocols/statistics.py",
-        "MomentStatistic.outsiders",
+        "_outsiders",
         (checks,),
         (*STATISTICS, *STATISTIC_GUARANTEES),
         ("stated",),
@@ -1819,9 +1819,9 @@ TARGETS: tuple[Target, ...] = (
         "privacy/silos.py",
         "SilosDP.implies",
         (swap("super().implies(everybody)", "True"), swap("all", "any")),
-        BUDGETS,
+        (*ASSUMED, *BUDGETS),
     ),
-    Target("privacy/silos.py", "SilosDP.__post_init__", (checks,), BUDGETS),
+    Target("privacy/silos.py", "SilosDP.__post_init__", (checks,), ASSUMED),
     # sampling
     Target(
         "sampling/draws.py",
@@ -2041,7 +2041,10 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "terms/document.py",
         "Terms.assumptions",
-        (swap("secret", "PublicMembership()"), swap("PublicMembership()", "secret")),
+        (
+            swap("Protects(self.context.secret)", "PublicMembership()"),
+            swap("PublicMembership()", "Protects(self.context.secret)"),
+        ),
         (*DOCUMENT, *CHOSEN),
     ),
     Target("terms/document.py", "smallest_masking_delta", (swap("participations", "1"),), DOCUMENT),
@@ -2056,7 +2059,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "terms/document.py",
-        "moments_delta",
+        "statistic_delta",
         (swap("report.squared_sensitivity", "report.squared_sensitivity / 2"),),
         WEAKEST,
     ),
