@@ -37,7 +37,7 @@ from tacit.aggregation.agreement import new_key, public_bytes
 from tacit.aggregation.announcements import endorse, endorse_offer
 from tacit.aggregation.interface import new_identity
 from tacit.aggregation.masking import FORMAT
-from tacit.aggregation.masking_server import MaskingStage
+from tacit.aggregation.masking_server import MaskingStage, prepare_server
 from tacit.aggregation.rehearsal import Rehearsal, rehearse
 from tacit.aggregation.two_servers import read_outcome
 from tacit.aggregation.wire import HEADER_SIZE
@@ -126,6 +126,17 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
         endorse_offer(terms.pinned, replace(announced, minimum=899), terms.keys[0])
     with pytest.raises(TacitError, match="must be the long-term key of a party"):
         endorse_offer(terms.pinned, announced, Ed25519PrivateKey.generate())
+
+
+def test_a_server_signs_no_round_of_too_few_bits() -> None:
+    terms, announced = thousand()
+    store = MemoryRecords()
+    announced = replace(announced, server=prepare_server(store, announced.identity))
+    weaker = replace(announced, neighbourhood=Neighbourhood(52, 28), identity=new_identity())
+    weaker = replace(weaker, server=prepare_server(store, weaker.identity))
+    assert MaskingServer(announced, store).endorse(terms.pinned, terms.keys[0])
+    with pytest.raises(Refusal, match=r"38\.4 bits"):
+        MaskingServer(weaker, store).endorse(terms.pinned, terms.keys[0])
 
 
 @pytest.mark.parametrize("change", [{"levels": 0}, {"option": -1}, {"closes": 1 << 64}])

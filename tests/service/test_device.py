@@ -29,11 +29,13 @@ from tests.service.parties import (
 )
 
 from tacit.aggregation import Collector
+from tacit.aggregation.round_state import PartyRoundState
 from tacit.client import AsyncDevice, Device, Ledger, Offline, Pins, Unagreed
 from tacit.client.device import MOST_ABORTED, UNASKED
 from tacit.client.exchange import Reply
 from tacit.client.invitations import encoded, without_secret
 from tacit.errors import Refusal, TacitError
+from tacit.records import MemoryRecords
 from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Promise, in_words
 
@@ -524,12 +526,16 @@ def test_one_servers_refusal_twice_or_a_forged_one_gives_nothing_back() -> None:
         assert device.status()[0].charged
 
 
-def test_the_other_servers_refusal_is_no_answer_and_the_server_is_asked_again() -> None:
+@pytest.mark.parametrize("unknown", [False, True])
+def test_what_is_no_outcome_of_a_server_is_no_answer_and_it_is_asked_again(unknown: bool) -> None:
+    """Neither the other server's refusal, nor that the server knows nothing of the round."""
     parties = Parties()
     device = parties.device()
     released = refused_round(parties, device)
     parties.finish(released)
-    relayed = [released.servers[1].outcome()]
+    nothing = PartyRoundState(MemoryRecords(), b"", released.round.identity)
+    said = nothing.outcome(released.round, 0, KEYS[0])
+    relayed = [said if unknown else released.servers[1].outcome()]
 
     def relay(request: httpx.Request) -> httpx.Response | None:
         mine = str(request.url).startswith(ADDRESSES[0]) and request.url.path.endswith("outcome")

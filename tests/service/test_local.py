@@ -16,12 +16,22 @@ from scipy.stats import binom
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, definition_of, deployed
 
 import tacit.client.trust_models.local as device_side
-from tacit.aggregation.local import LocalRound, LocalServer, encrypt_report, local_outcome
+from tacit.aggregation.interface import new_identity
+from tacit.aggregation.local import (
+    LocalRound,
+    LocalServer,
+    abandon_local,
+    encrypt_report,
+    endorse_local,
+    local_outcome,
+    prepare_local,
+)
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.aggregation.wire import HEADER_SIZE
 from tacit.client import Acceptance, Device, Ledger, Pins
 from tacit.errors import Refusal, TacitError
 from tacit.noise import DiscreteLaplace
+from tacit.records import MemoryRecords
 from tacit.sampling.draws import flip_response
 from tacit.service.errors import Conflict, Gone, TooEarly
 from tacit.service.store import Stage
@@ -250,6 +260,26 @@ def test_small_rounds_are_aborted_and_their_reports_deleted(one: Deployed) -> No
         said = local_outcome(one.coordinator.records, row.identity)
         assert said is not None
         assert said[21] == RoundOutcome.ABORTED
+
+
+def test_a_server_signs_for_its_own_key_and_no_round_that_it_aborted(one: Deployed) -> None:
+    one.step(2)
+    (assigned,) = one.join(1)
+    records, identity = MemoryRecords(), new_identity()
+    sound = LocalRound.decode(assigned.announcement[:-64])
+    own = prepare_local(records, identity, sound.suite)
+    described = replace(sound, identity=identity, server=own).encode()
+    signature = endorse_local(one.pinned, records, described, SECRETS[0])
+    one.pinned.check_signed_round(described, [signature])
+    abandon_local(records, identity, SECRETS[0])
+    with pytest.raises(Refusal, match="aborted it before"):
+        endorse_local(one.pinned, records, described, SECRETS[0])
+
+    identity = new_identity()
+    prepare_local(records, identity, sound.suite)
+    foreign = replace(sound, identity=identity, server=own).encode()
+    with pytest.raises(Refusal, match="another key than this server prepared"):
+        endorse_local(one.pinned, records, foreign, SECRETS[0])
 
 
 def test_a_weaker_round_is_rejected_by_devices(one: Deployed) -> None:

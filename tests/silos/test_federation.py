@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +19,12 @@ from tacit.protocols.mechanism import Releases
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
 from tacit.silos.explanations import explain
-from tacit.silos.federation import FederationTerms, RewardSpec, SyncSchedule
+from tacit.silos.federation import FederationTerms, PinnedFederation, RewardSpec, SyncSchedule
 from tacit.simulation.driver import run
 from tacit.types import Floats
 
 SILOS, ROWS = 3, 40
+SIGNED = LocalFederation.of(SILOS).pinned
 
 
 class Watched(Synthetic):
@@ -298,10 +300,49 @@ def test_budgets_out_of_range_are_rejected(epsilon: Fraction) -> None:
         LocalFederation.of(3, budgets=[(epsilon, Fraction(1, 100))] * 3)
 
 
-@pytest.mark.parametrize("norm", [Fraction(0), Fraction(10) ** 400])
-def test_a_norm_out_of_range_is_rejected(norm: Fraction) -> None:
-    with pytest.raises(TacitError, match="norm is"):
-        LocalFederation.of(3, norm=norm)
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"question": " Which?"}, "question is ' Which"),
+        ({"algorithm": "ucb"}, "algorithm is ucb: must be one of secagg-fedlinucb"),
+        ({"coordinator": b""}, "coordinator's key is missing"),
+        ({"silos": SIGNED.terms.silos[:2]}, "number of silos is 2: must be 3 or more"),
+        ({"silos": SIGNED.terms.silos[:1] * 3}, "silo0, silo0, silo0: must be distinct names"),
+        ({"coordinator": SIGNED.terms.silos[1].key}, "a key is used twice"),
+        ({"corrupted": 0}, "corrupted is 0: must be 1"),
+        ({"norm": Fraction(0)}, "norm is 0: must be above 0 and at most 1,000"),
+        ({"norm": Fraction(10) ** 400}, "norm is 10+: must be above 0 and at most 1,000"),
+        ({"algorithm": "ldp-fedlinucb", "missing": -1}, "missing is -1: must be a whole number"),
+        ({"algorithm": "ldp-fedlinucb", "missing": 1}, "missing is 1: must be 0 with this alg"),
+        (
+            {"algorithm": "ldp-fedlinucb", "schedule": SyncSchedule(1 << 15, sync=1)},
+            "number of synchronisations is 32768: must be below 32768",
+        ),
+    ],
+)
+def test_terms_that_contradict_themselves_are_rejected(change: Any, problem: str) -> None:
+    with pytest.raises(TacitError, match=problem):
+        replace(SIGNED.terms, **change)
+
+
+def test_the_largest_norm_and_the_longest_schedule_are_accepted() -> None:
+    assert replace(SIGNED.terms, norm=Fraction(1000)).norm == 1000
+    longest = SyncSchedule((1 << 15) - 1, sync=1)
+    terms = replace(SIGNED.terms, algorithm="ldp-fedlinucb", schedule=longest)
+    assert len(terms.batches) == (1 << 15) - 1
+
+
+def test_terms_are_pinned_with_every_partys_own_signature_only() -> None:
+    """A silo would send its sums under keys that others chose."""
+    terms, signed = SIGNED.terms, SIGNED.signatures
+    assert PinnedFederation(terms, signed) == SIGNED
+    for few in (signed[:-1], (*signed, signed[0])):
+        with pytest.raises(Refusal, match="number of signatures is"):
+            PinnedFederation(terms, few)
+    with pytest.raises(Refusal, match="silo1 did not sign"):
+        PinnedFederation(terms, (*signed[:2], signed[3], signed[3]))
+    with pytest.raises(Refusal, match="coordinator did not sign"):
+        PinnedFederation(replace(terms, question="Which other?"), signed)
 
 
 def test_numbers_that_are_no_doubles_are_rejected() -> None:
