@@ -2185,9 +2185,6 @@ EQUIVALENT: dict[str, str] = {
     "sampling/coins.py: Chance.flip: u >= high -> u > high": (
         "a word equal to the upper bound goes to settle(), which decides by further digits"
     ),
-    "sampling/draws.py: draw_gaussian: 1 -> 2": (
-        "the scale of the proposal changes how often it is rejected, not what is accepted"
-    ),
     "sampling/draws.py: draw_gaussian: 2 -> 3": (
         "the first 2 bounds where inversion is used; both ways draw the same distribution"
     ),
