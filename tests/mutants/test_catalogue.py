@@ -4,11 +4,15 @@ at once, not when all mutants are run.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.mutants.catalogue import EQUIVALENT, TARGETS
+from tests.mutants.running import Broken, put
 
 
 def test_every_target_can_be_broken_and_every_equivalent_is_still_made() -> None:
@@ -20,3 +24,17 @@ def test_every_target_can_be_broken_and_every_equivalent_is_still_made() -> None
     assert len(named) >= max(80, len(TARGETS))
     assert all(any(line.startswith(name) for line in named) for name in EQUIVALENT)
     assert all((root / test.split("::")[0]).exists() for one in TARGETS for test in one.tests)
+
+
+def test_a_broken_function_takes_the_place_of_a_sound_one_that_gc_does_not_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `tests/conftest.py` freezes what is collected; else every mutant is loaded afresh."""
+    module = tmp_path / "sound_module.py"
+    module.write_text("def said() -> int:\n    return 1\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sound = importlib.import_module("sound_module")
+    gc.freeze()
+    module.write_text("def said() -> int:\n    return 2\n", encoding="utf-8")
+    assert put(Broken(str(module), "said", 1))
+    assert sound.said() == 2
