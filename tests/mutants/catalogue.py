@@ -2193,6 +2193,15 @@ EQUIVALENT: dict[str, str] = {
     "terms/accounting.py: gaussian_delta: 2 * apart -> apart": (
         "the divergence at a negative ε bounds δ, too: it is returned instead of 1"
     ),
+    "terms/accounting.py: least_epsilon: high -> low": (
+        "the first middle of the search from 0 is the last ε that did not suffice"
+    ),
+    "terms/accounting.py: least_epsilon: high -> low (6)": (
+        "ε is doubled every second time and searched from 0: see the first of these"
+    ),
+    "terms/accounting.py: least_epsilon: high -> low (4)": (
+        "the search ends at most one halving later, with an ε that suffices"
+    ),
     "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (
         "a full round is handed to check_reports, which takes it, and goes on"

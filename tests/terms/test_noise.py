@@ -146,6 +146,8 @@ def test_the_least_epsilon_suffices_and_nothing_less_of_three_digits(rate: float
     assert exact <= found < exact + digit * 1.01
     assert least_epsilon(lambda at: math.exp(-float(at) / 5), delta) == math.inf, "above 64"
     assert least_epsilon(lambda _: 1e-7, delta) == 0
+    near = math.log(1e6) / 0.1  # the search ends between 0.09999… and 0.10000…
+    assert least_epsilon(lambda at: math.exp(-near * float(at)), delta) == 0.101
 
 
 def under(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
