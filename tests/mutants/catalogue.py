@@ -103,6 +103,10 @@ LIVE_MOMENTS = ("tests/service/test_moments.py",)
 MASKED_CONTEXTS = ("tests/service/test_contextual_masking.py",)
 TERMS = ("tests/terms/test_terms.py",)
 CHOSEN = ("tests/terms/test_context.py",)
+SHUFFLED_TABLES = (
+    "tests/service/test_contextual_shuffler.py::test_terms_state_noise_bits_and_a_device_checks_them",
+    "tests/service/test_contextual_shuffler.py::test_terms_with_other_noise_or_a_slice_are_rejected",
+)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
 STATED_NOISE = ("tests/terms/test_noise.py",)
 LEDGER = ("tests/service/test_ledger.py",)
@@ -1367,8 +1371,10 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_signed", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned.check", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_modulus", (checks, limits), TERMS),
-    Target("terms/pinned.py", "Pinned._check_option", (checks, limits), CHOSEN),
-    Target("terms/document.py", "_check_context", (checks,), CHOSEN),
+    Target(
+        "terms/pinned.py", "Pinned._check_option", (checks, limits), (*CHOSEN, *SHUFFLED_TABLES)
+    ),
+    Target("terms/document.py", "_check_context", (checks,), (*CHOSEN, *SHUFFLED_TABLES)),
     Target(
         "terms/document.py",
         "Terms._parameter",
@@ -1433,7 +1439,7 @@ TARGETS: tuple[Target, ...] = (
         "terms/pinned.py",
         "Pinned._check_bits",
         (checks, limits, swap("divisor * bits", "(divisor + 1) * bits")),
-        STATED_NOISE,
+        (*STATED_NOISE, *SHUFFLED_TABLES),
     ),
     Target(
         "terms/pinned.py",

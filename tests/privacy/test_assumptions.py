@@ -364,6 +364,8 @@ def test_silos_numbers_are_the_largest_of_their_budgets() -> None:
     for budget in ((math.nan, 1e-6), (-1.0, 1e-6), (0.0, 0.0), (1.0, math.nan), (1.0, -1e-6)):
         with pytest.raises(TacitError, match=r"is (nan|-1|0|-1e-06)"):
             SilosDP(5.0, 1e-5, budgets=(budget,))
+        with pytest.raises(TacitError, match=r"is (nan|-1|0|-1e-06)"):
+            SilosDP(*budget)
 
 
 def test_arithmetic_is_derived_and_never_assumed() -> None:

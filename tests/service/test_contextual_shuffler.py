@@ -104,6 +104,7 @@ def test_terms_state_noise_bits_and_a_device_checks_them(tmp_path: Path) -> None
     for changed, said in (
         ({"total": offer.total / 2}, "delta of the noise of the round|variance of the noise bits"),
         ({"total": offer.total * Fraction(9, 10)}, "delta of the noise of the round is"),
+        ({"divisor": offer.divisor - 1}, "delta of the noise of the round is"),
         ({"parts": 1}, "number of messages per metric of the round"),
         ({"modulus": 1 << 20}, "modulus of the round"),
         ({"policy": offer.policy[:-4]}, "policy of the round is invalid"),
