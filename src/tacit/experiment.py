@@ -44,7 +44,7 @@ from tacit.errors import TacitError, probability, require
 from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, Releases
-from tacit.types import ArmSummary, Estimate, Published, Round
+from tacit.types import ArmSummary, Estimate, PublishedAssignment, Round
 
 FORMAT = 5
 BY_HAND = "by hand"
@@ -212,7 +212,7 @@ class Experiment:
 
         Rounds in which devices choose report the learned metric only.
         """
-        if self._guard is None or isinstance(round_.assignment, Published):
+        if self._guard is None or isinstance(round_.assignment, PublishedAssignment):
             return [estimate]
         if np.size(estimate.total) != self.mechanism.metrics:
             raise TacitError(

@@ -166,7 +166,7 @@ class Visitors(Protocol):
         """The segment of each participant."""
 
 
-class Published(Assignment):
+class PublishedAssignment(Assignment):
     """An assignment of devices that a round publishes; each device reports one statistic.
 
     Attributes
@@ -186,7 +186,7 @@ class Published(Assignment):
         """The policy as bytes, for the announcement of a round."""
 
 
-class DeviceChoice(Published):
+class DeviceChoice(PublishedAssignment):
     """A published assignment by which each device picks its option."""
 
     @property
@@ -200,7 +200,7 @@ class DeviceChoice(Published):
 
 
 @dataclass(frozen=True)
-class PlayedFit(Published):
+class PlayedFit(PublishedAssignment):
     """An assignment in which each participant tries several options and reports a fitted vector.
 
     Parameters
@@ -242,7 +242,7 @@ class Round:
     participants
         How many participants take part.
     assignment
-        What they play and report: `Arm`, `Design`, `Fit`, `Published` or a `Policy`.
+        What they play and report: `Arm`, `Design`, `Fit`, `PublishedAssignment` or a `Policy`.
     released
         Whether the round's aggregate is released. If not, the round is only played.
 

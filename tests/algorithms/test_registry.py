@@ -20,7 +20,7 @@ from tacit.simulation import compare, run, simulate
 
 AGREED = {
     "arms": "dist-dp-se dist-rdp-se dist-cdp-se cdp-se ldp-se shuffle-dp-se split-dp-se dp-se "
-    "sdp-ae vb-sdp-ae private-klucb private-med private-pe adap-klucb lazy-dp-ts "
+    "sdp-ae vb-sdp-ae private-klucb private-med private-pe private-dpe adap-klucb lazy-dp-ts "
     "ucb1 klucb thompson successive-elimination",
     "linear": "dpe cdp-dpe ldp-dpe sdp-dpe secagg-dpe pe cdp-pe ldp-pe sdp-pe secagg-pe dpe-fixed",
     "federated": "fedlinucb ldp-fedlinucb sdp-fedlinucb sdp-fedlinucb-vec secagg-fedlinucb "

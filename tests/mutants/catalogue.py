@@ -147,12 +147,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("sampling/draws.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
     Target("noise/laplace.py", "Polya._draw_one", (noise,), DRAWS),
-    Target(
-        "noise/laplace.py",
-        "PolyaDifference._draw_one",
-        (signs, swap("half._draw_one()", "0")),
-        DRAWS,
-    ),
+    Target("noise/laplace.py", "PolyaDifference._draw_one", (noise, signs), DRAWS),
     Target("sampling/draws.py", "draw_skellam", (signs,), DRAWS),
     Target("noise/binomial.py", "Binomial._draw_one", (noise,), DRAWS),
     Target("sampling/draws.py", "draw_gaussian", (counts,), DRAWS),

@@ -103,6 +103,7 @@ TABLE: dict[str, Stated | None] = {
     "statistic-two-table": stated(View.OTHER_SERVER, PinnedKeys(), BoundedAdversary()),
     "statistic-secagg-table": SUMMED,
     "statistic-shuffle-table": SHUFFLED,
+    "statistic-shuffle-bits": SHUFFLED,
     "statistic-local-table": LOCAL,
     "statistic-two-moments": stated(View.OTHER_SERVER, PinnedKeys(), BoundedAdversary()),
     "statistic-secagg-moments": SUMMED,

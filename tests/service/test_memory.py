@@ -116,8 +116,8 @@ def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> Non
         wait_for(lambda: most() < people / 2, 20)
 
 
-def test_a_large_round_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "AT_ONCE", 7)
+def test_a_large_round_is_read_in_parts(tmp_path: Path) -> None:
+    """2 MB of shares in parts of 400 KB."""
     with sqlite_pair(tmp_path) as pair:
         identity = bytes(16)
         table = pending.PendingShares(pair.stores[0], identity)
@@ -131,11 +131,12 @@ def test_a_large_round_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
         assert list(table.items()) == sorted(kept.items())
         tracemalloc.start()
         try:
-            table.update({bytes([200, number]) * 8: bytes(2000) for number in range(70)})
+            names = (number.to_bytes(16) for number in range(5 * pending.AT_ONCE))
+            table.update({bytes([200]) + name[1:]: bytes(2000) for name in names})
             tracemalloc.reset_peak()
             start = tracemalloc.get_traced_memory()[0]
-            assert sum(len(content) for _, content in table.items()) == 140_021
-            assert tracemalloc.get_traced_memory()[1] - start < 100_000
+            assert sum(len(content) for _, content in table.items()) == 2_000_021
+            assert tracemalloc.get_traced_memory()[1] - start < 1_000_000
         finally:
             tracemalloc.stop()
 

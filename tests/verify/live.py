@@ -162,7 +162,8 @@ def _sound(setting: Setting, base: Offer, fewer: int = 0) -> Offer:
         return replace(offer, modulus=None, divisor=1, total=Fraction(1, 2), parts=10**5)
     if setting.noise == "certified-polya":
         return _certified(setting, offer, 1)
-    wide = {"discrete-gaussian": 10**12 if setting.chosen else 1000}.get(setting.noise, 2**20)
+    shared = 2**20 // base.metrics  # discrete Laplace has a limit for all numbers together
+    wide = {"discrete-gaussian": 10**12 if setting.chosen else 1000}.get(setting.noise, shared)
     divisor = 19 if setting.trust is TrustModel.SHUFFLER else 1
     return replace(offer, divisor=divisor, total=Fraction(wide), parts=10**6)
 

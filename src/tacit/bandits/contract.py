@@ -23,7 +23,7 @@ from tacit.bandits.confidence_sequences import Tally
 from tacit.bandits.sample_ratio import Ratios, SampleRatio
 from tacit.errors import TacitError, integer
 from tacit.names import name_of, named
-from tacit.types import Arm, ArmSummary, Assignment, Estimate, Published, Round
+from tacit.types import Arm, ArmSummary, Assignment, Estimate, PublishedAssignment, Round
 
 Options = Mapping[str, Any] | None  # of a learner given by name
 Plan = Iterable[tuple[Assignment, int] | tuple[Assignment, int, bool]]
@@ -199,7 +199,7 @@ class Learner(ABC):
             if self.separate:
                 self._tallies[round_.arm].add(estimate)
             self._came.append((round_.arm, round_.participants, reports))
-        elif isinstance(round_.assignment, Published):
+        elif isinstance(round_.assignment, PublishedAssignment):
             self._done(round_, int(estimate.error.participants))
         else:
             self._done(round_, round_.time)

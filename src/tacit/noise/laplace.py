@@ -408,8 +408,15 @@ class PolyaDifference(NoiseDistribution):
         return self._half._remaining(terms)
 
     def _draw_one(self) -> int:
-        half = self._half
-        return half._draw_one() - half._draw_one()
+        walk = self._walk
+        return walk.draw() - walk.draw()
+
+    @cached_property
+    def _walk(self) -> PolyaWalk:
+        return polya_walk(
+            Fraction(self.r),
+            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -53,7 +53,7 @@ from tacit.protocols.factorization import depth, factorize
 from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
 from tacit.trust import TrustModel
-from tacit.types import Arm, Design, Fit, Floats, Published, Round
+from tacit.types import Arm, Design, Fit, Floats, PublishedAssignment, Round
 
 SLACK = 1e-12  # relative error of δ by double arithmetic, which printing ignores, too (`up`)
 BISECTIONS = 60
@@ -288,7 +288,7 @@ class PerRound(Mechanism):
             case Fit():
                 fit = round_.assignment
                 return round_.participants, fit.coordinates, fit.radius
-            case Published():
+            case PublishedAssignment():
                 return round_.participants, round_.assignment.weight
         return round_.participants, round_.assignment.coordinates
 

@@ -47,7 +47,6 @@ from tacit.protocols.vector_noise import bare, gaussian_ratio
 from tacit.protocols.vectors import noise_proxy
 from tacit.sampling.coins import additive_shares
 from tacit.sampling.draws import HALF, flip_response
-from tacit.terms.accounting import cells_delta
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, split_shares
 from tacit.types import Aggregate, Estimate, Integers, VectorError
 
@@ -456,6 +455,8 @@ def table_bits(honest: int, target: ApproximateDP) -> tuple[int, Fraction]:
     """Noise bits per report and cell, and their bias: the fewest, and the least variance to a
     hundredth, at which two cells that move by one have the target's δ together.
     """
+    from tacit.terms.accounting import cells_delta  # loads cryptography
+
     variance = 2 * gaussian_ratio(target) ** 2
     epsilon = Fraction(target.epsilon)
     for _ in range(800):

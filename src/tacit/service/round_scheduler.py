@@ -29,7 +29,7 @@ from tacit.service.store import NO_ARM, UNFINISHED, ExperimentRow, RoundRow, Sta
 from tacit.service.timing import Timing
 from tacit.service.trust_models.contract import EndedRound, HelperLink, ReleasedView, RoundPlan
 from tacit.terms import BY_POLICY, Terms
-from tacit.types import Arm, Estimate, Published, Round
+from tacit.types import Arm, Estimate, PublishedAssignment, Round
 
 PAUSE = 5.0  # seconds between steps when idle
 
@@ -143,7 +143,7 @@ def _planned(terms: Terms, experiment: Experiment, round_: Round) -> RoundRow:
 def _policy(round_: Round) -> bytes:
     """The policy by which devices of a round choose; empty where the round has one option."""
     assignment = round_.assignment
-    return assignment.published() if isinstance(assignment, Published) else b""
+    return assignment.published() if isinstance(assignment, PublishedAssignment) else b""
 
 
 @dataclass
