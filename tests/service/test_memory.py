@@ -24,7 +24,7 @@ from tacit.service import pending, round_scheduler
 from tacit.service.errors import Unknown
 from tacit.service.http.reports import ReportRoute
 from tacit.service.http.writer import GroupWriter
-from tacit.service.store import Stage
+from tacit.service.store import AT_ONCE, Stage
 
 PER_ROUND = 20  # objects of announcements, of which the last few hundred are remembered
 
@@ -131,7 +131,7 @@ def test_a_large_round_is_read_in_parts(tmp_path: Path) -> None:
         assert list(table.items()) == sorted(kept.items())
         tracemalloc.start()
         try:
-            names = (number.to_bytes(16) for number in range(5 * pending.AT_ONCE))
+            names = (number.to_bytes(16) for number in range(5 * AT_ONCE))
             table.update({bytes([200]) + name[1:]: bytes(2000) for name in names})
             tracemalloc.reset_peak()
             start = tracemalloc.get_traced_memory()[0]
