@@ -52,7 +52,7 @@ def fitted(trust: str = "two-servers", **changed: Any) -> Definition:
 def levels(one: Deployed, assigned: Assigned, rng: random.Random) -> list[int]:
     """Answers about every option that a participant tries."""
     terms = one.pinned.terms
-    tried = plays_of(terms, described(assigned).binding)
+    tried = plays_of(terms, one.described(assigned).binding)
     return [int(rng.random() < MEANS[name]) for name in tried]
 
 
@@ -382,7 +382,6 @@ def test_the_stated_noise_is_the_least_within_a_thousandth() -> None:
 
 # The noise of a real coordinator and a real helper
 
-ROUNDS = 10
 WIDE = "\n".join(
     ["option," + ",".join(f"f{n}" for n in range(40))]
     + [f"o{k}," + ",".join(str(int(n == k)) for n in range(40)) for k in range(41)]
@@ -390,7 +389,10 @@ WIDE = "\n".join(
 
 
 def released_noise(
-    directory: Path, coordinator: Factory = exact_noise, helper: Factory = exact_noise
+    directory: Path,
+    rounds: int,
+    coordinator: Factory = exact_noise,
+    helper: Factory = exact_noise,
 ) -> Any:
     """Released sums less the true ones, in standard deviations: rounds × numbers.
 
@@ -406,7 +408,7 @@ def released_noise(
             SECRETS[1], one.stores[1], one.helper.records, clock=one.clock, noise=helper
         )
         one.link = Link(one.helper)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             one.step(2)
             asked = one.join(4)
             assert set(one.send([(each, one.report(each, *[1] * 41)) for each in asked])) == {None}
@@ -421,11 +423,12 @@ def released_noise(
 
 
 def test_released_fits_have_the_noise_of_both_servers(tmp_path: Path) -> None:
-    assert problems(released_noise(tmp_path)) == set()
+    assert problems(released_noise(tmp_path, 10)) == set()
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("fault", [halved, missing, once_per_round])
 @pytest.mark.parametrize("role", ["coordinator", "helper"])
 def test_wrong_noise_of_one_server_is_found(tmp_path: Path, fault: Factory, role: str) -> None:
-    assert problems(released_noise(tmp_path, **{role: fault})) != set()
+    """Halved proposals leave 0.74 of the variance, of 1,845 numbers: missed in 1 of 10,000."""
+    assert problems(released_noise(tmp_path, 45, **{role: fault})) != set()
