@@ -1,7 +1,7 @@
 // HPKE (RFC 9180) of tacit.js, base mode: X25519, HKDF-SHA256, AES-128-GCM; which keys reports are encrypted to, and
 // invitations for the coordinator.
 
-export default ({ unhex, utf8, concat, big, settled, sha256, imported }) => {
+export default ({ must, unhex, utf8, concat, big, settled, sha256, imported }) => {
   const FIELD = 2n ** 255n - 19n;
   const isKey = (key) => {
     const u = big(unhex(key).reverse());
@@ -33,14 +33,16 @@ export default ({ unhex, utf8, concat, big, settled, sha256, imported }) => {
     return concat(enc, await settled(crypto.subtle.encrypt({ name: "AES-GCM", iv }, await imported(key, "AES-GCM", "encrypt"), message)));
   }
 
+  const isInvitation = (invitation) => /^[\w-]{107}$/.test(invitation);
+
   /** An invitation with a digest in place of its secret, which only the helper gets. */
   async function withoutSecret(invitation) {
-    if (!/^[\w-]{107}$/.test(invitation)) return invitation;
+    must(isInvitation(invitation), "invitation", "the invitation is malformed: it has 107 letters, digits, - or _");
     const whole = Uint8Array.from(atob(invitation.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt());
     const number = await sha256(concat(utf8("tacit invitation secret v1\0"), whole.slice(0, 16)));
     const shown = btoa(String.fromCharCode(...number.slice(0, 16), ...whole.slice(16)));
     return shown.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   }
 
-  return { isKey, schedule, seal, withoutSecret };
+  return { isKey, schedule, seal, isInvitation, withoutSecret };
 };

@@ -490,7 +490,8 @@ export class Device {
     must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
     const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
     must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more");
-    must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "an invitation is needed to take part");
+    const { isInvitation, withoutSecret } = await hpke();
+    must(invitation ? isInvitation(invitation) : terms.admission === "open", "invitation", "an invitation is needed, as it was given");
     const cost = model.cost(terms, parse(terms.noise.scale), this.#accept);
     try {
       checkRoom(await this.#storage.read(), entry, cost, deltaOf(terms.guarantee));
@@ -504,7 +505,7 @@ export class Device {
     const fresh = hex(random(16));
     const nonce = await this.#storage.update((ledger) => (entryOf(ledger, terms.digest).nonce ??= fresh));
     try {
-      const body = JSON.stringify(invitation ? { nonce, invitation: await (await hpke()).withoutSecret(invitation) } : { nonce });
+      const body = JSON.stringify(invitation ? { nonce, invitation: await withoutSecret(invitation) } : { nonce });
       const url = under(terms.parties[0].address, `/experiments/${terms.digest}/places`);
       const place = await this.#document("the coordinator", url, "POST", body, { "Content-Type": "application/json" });
       await this.#placed(model, terms, place, now, invitation, context);
@@ -561,8 +562,9 @@ export class Device {
     must(given.length && given.every(([name]) => answer.metrics.includes(name)), "answer", `record numbers for ${answer.metrics} by name`);
     const levels = given.map(([name, one]) => [answer.metrics.indexOf(name), level(answer, one)]);
     await this.#storage.update((ledger) => {
-      const waiting = roundsOf(entryOf(ledger, this.#digest)).find((round) => round.levels);
-      if (!waiting) return;
+      const { rounds, asked } = entryOf(ledger, this.#digest);
+      const waiting = rounds[asked];
+      if (!waiting?.levels) return;
       for (const [metric, one] of levels) waiting.levels.splice(metric - answer.metrics.length, 1, one);
       waiting.recorded = several ? JSON.stringify({ ...JSON.parse(waiting.recorded), ...value }) : `${value}`;
     });

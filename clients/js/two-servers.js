@@ -25,7 +25,7 @@ export default ({ must, unhex, utf8, concat, big, bits, digits, sha256, uniform,
   const checks = (terms, { proofs, modulus, places, levels, length, scale, policy }) => [
     ["proofs", proofs === terms.proofs && (!proofs || modulus === (policy ? FIELD128 : FIELD)), proofs],
     ["length", modulus > 1n && length * (proofs && !policy ? provenSize(levels) : numberSize(modulus)) < 2 ** 30, length],
-    ["noise", !above(terms.noise.minimum.map(BigInt), scale), spell(scale)],
+    ["noise", !above(terms.noise.minimum.map(BigInt), scale) && scale.every((part) => part < 1n << 208n), spell(scale)], // costs fit into exports
     ["modulus", modulus > BigInt(places) * BigInt(levels), modulus],
   ];
 

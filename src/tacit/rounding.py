@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
+LONGEST = 4096
+"""Bits of a numerator or denominator that is spelt exactly."""
+
 
 def up(value: float, digits: int = 4) -> str:
     """Format a number of a guarantee, rounded up to `digits` significant digits.
@@ -33,6 +36,20 @@ def down(value: float, digits: int = 4) -> str:
         return f"{value:g}"
     rounding = Context(prec=digits, rounding=ROUND_FLOOR)
     return f"{float(rounding.create_decimal(repr(float(value)))):.{digits}g}"
+
+
+def spelt(value: Fraction) -> str:
+    """Spell a fraction exactly, or rounded up to twelve digits if it is very long.
+
+    Sums of many fractions may have more digits than Python converts.
+
+    >>> spelt(Fraction(3, 2)), spelt(Fraction(10**9999 + 1, 10**9999))
+    ('3/2', '1.00000000001')
+    """
+    if max(abs(value.numerator), value.denominator).bit_length() <= LONGEST:
+        return str(value)
+    rounding = Context(prec=12, rounding=ROUND_CEILING)
+    return str(rounding.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
 def percent(part: Fraction, towards: str = ROUND_FLOOR) -> str:

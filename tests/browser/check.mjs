@@ -231,6 +231,16 @@ export async function participate(tacit, { address, digest, pinned, start, answe
   return [...states, await device.state()];
 }
 
+/** Joins, joins again so many seconds later without a tick between, and records: the states. */
+export async function later(tacit, { address, digest, pinned, start, answer, seconds }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  let now = start;
+  const device = await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => now });
+  const states = [await device.join()];
+  now += 1000 * seconds;
+  return [...states, await device.join(), await device.record(answer)];
+}
+
 /** What a participation costs: the ledger before and after its report was made, and the export. */
 export async function charged(tacit, { address, digest, pinned, more }) {
   const { memoryStorage } = await import("../../clients/js/memory.js");
@@ -364,8 +374,17 @@ export async function joined(tacit, { address, digest, pinned, start, replies, a
   }));
 }
 
-/** Invitations as the coordinator is shown them. */
+/** Invitations as the coordinator is shown them; null for those that are shown to nobody. */
 export async function shownInvitations(tacit, { invitations }) {
   const { withoutSecret } = await tacit.hpke();
-  return Promise.all(invitations.map(withoutSecret));
+  return Promise.all(invitations.map((one) => withoutSecret(one).catch(({ field }) => (field === "invitation" ? null : field))));
+}
+
+/** The stage of a device that joins with each of these invitations in turn, or the field of the refusal. */
+export async function invited(tacit, { address, digest, pinned, start, invitations }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  const device = await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => start });
+  const found = [];
+  for (const one of invitations) found.push(await device.join(one).then(({ stage }) => stage, ({ field }) => field));
+  return found;
 }

@@ -18,12 +18,14 @@ from scipy import stats
 from tests.browser import make_vectors
 from tests.browser.site import World, world
 from tests.browser.vectors import CLIENT, RUNNER, known
-from tests.service.parties import PINS, terms
+from tests.service.parties import KEYS, PINS, Parties, terms
 from tests.terms.mutations import mutated
 from tests.vdaf.test_vectors import DRAFTS, OWN
 
-from tacit.aggregation import OwnNoise, SumView, TwoServerSession
+from tacit.aggregation import OwnNoise, SumView, TwoServerRound, TwoServerSession, accept
+from tacit.aggregation.announcements import endorse
 from tacit.aggregation.verified import MODULUS
+from tacit.aggregation.wire import pack_fraction
 from tacit.client import Ledger
 from tacit.client.invitations import without_secret
 from tacit.errors import Refusal
@@ -259,10 +261,61 @@ def test_two_devices_that_report_in_one_round_count_twice_in_browsers_and_python
 
 def test_invitations_are_shown_to_the_coordinator_as_python_shows_them() -> None:
     made = invitations.make(bytes(32), Ed25519PrivateKey.from_private_bytes(bytes(32)), 20)
-    given = [*made, "made-up", "x" * 106, "?" * 107]
-    shown = node("shownInvitations", {"invitations": given})
-    assert shown == [without_secret(one) for one in given]
-    assert shown[len(made) :] == given[len(made) :]
+    shown = node("shownInvitations", {"invitations": made})
+    assert shown == [without_secret(one) for one in made]
+
+
+def test_malformed_invitations_are_shown_to_nobody() -> None:
+    (made,) = invitations.make(bytes(32), Ed25519PrivateKey.from_private_bytes(bytes(32)), 1)
+    malformed = [f"{made} ", f" {made}", f"{made}=", "made-up", "x" * 106, "?" * 107]
+    told = node("shownInvitations", {"invitations": malformed})
+    assert told == [None] * len(malformed)
+    with world() as hosts:
+        hosts.parties.open()
+        found = node("invited", opening(hosts) | {"invitations": [*malformed, made]})
+        places = [body for body in hosts.parties.bodies if body.startswith(b"{")]
+    assert found[:-1] == ["invitation"] * len(malformed)
+    assert [json.loads(body)["invitation"] for body in places] == [without_secret(made)]
+
+
+def test_an_answer_goes_to_the_latest_round_whatever_has_not_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with world() as hosts:
+        parties = hosts.parties
+        parties.open()
+        asked = opening(hosts)
+        replies = [parties._assigned()]
+        parties.clock.now += 500  # the first round is over, and no tick has noticed it
+        parties.open()
+        replies.append(parties._assigned())
+        monkeypatch.setattr(parties, "_assigned", iter(replies).__next__)
+        first, second, recorded = node("later", asked | {"answer": 1, "seconds": 500})
+    assert first["round"] != second["round"] == recorded["round"]
+    assert (second["recorded"], recorded["recorded"]) == (None, "1")
+
+
+def test_a_round_whose_cost_no_export_could_name_is_refused() -> None:
+    parties = Parties()
+    description, plain = parties.describe().encode(), pack_fraction(terms().noise.scale)
+    assert description.count(plain) == 1
+    rounds, costs = [], list[str | None]()
+    for scale in (Fraction(2**208 - 1, 2**207 - 1), Fraction(2**208 + 1, 2**207)):
+        whole = description.replace(plain, pack_fraction(scale))
+        announcement = whole + b"".join(endorse(whole, key) for key in KEYS[:2])
+        try:
+            costs.append(str(parties.pinned.check(accept_round(parties, announcement).offer())))
+        except Refusal:
+            costs.append(None)
+        about = {"terms": terms().encode().decode(), "announcement": announcement.hex()}
+        rounds.append(about | {"now": parties.clock.now})
+    assert costs[0] is not None
+    assert costs[1] is None
+    assert node("verdicts", {"rounds": rounds})["costs"] == costs
+
+
+def accept_round(parties: Parties, announcement: bytes) -> TwoServerRound:
+    return accept(TwoServerRound, parties.pinned, announcement)
 
 
 def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:

@@ -8,9 +8,11 @@ import hashlib
 import json
 import socket
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -21,6 +23,7 @@ from tests.service.parties import (
     MARGIN,
     PINS,
     START,
+    Clock,
     Open,
     Parties,
     everything,
@@ -166,6 +169,47 @@ def test_a_reply_that_is_packed_unasked_is_not_unpacked() -> None:
     )
     with pytest.raises(Offline):
         parties.device().join(parties.experiment)
+
+
+class Dripping(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body that arrives byte by byte and never ends, each in time for its own limit."""
+
+    def __init__(self, passed: Callable[[float], None]) -> None:
+        self.sent, self._passed = 0, passed
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self._passed(9.0)
+            self.sent += 1
+            yield b" "
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0.002)
+            self.sent += 1
+            yield b" "
+
+
+def test_a_reply_that_drips_for_ever_occupies_a_device_for_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parties, clock = Parties(), Clock()
+    body = Dripping(clock.sleep)
+    monkeypatch.setattr("tacit.client.http.time", SimpleNamespace(monotonic=clock))
+    parties.fail = lambda _: httpx.Response(200, stream=body)
+    with pytest.raises(Offline):
+        parties.device().join(parties.experiment)
+    assert body.sent == 4
+
+
+def test_a_dripping_reply_occupies_no_asynchronous_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    parties = Parties()
+    monkeypatch.setattr("tacit.client.aio.SLOWEST_REPLY", 0.05)
+    body = Dripping(lambda _seconds: None)
+    parties.fail = lambda _: httpx.Response(200, stream=body)
+    with pytest.raises(Offline):
+        asyncio.run(parties.async_device().join(parties.experiment))
+    assert 1 <= body.sent < 40
 
 
 def test_several_metrics_are_recorded_by_name_and_the_last_word_counts() -> None:
@@ -774,8 +818,11 @@ def test_the_invitation_goes_to_both_servers_and_its_secret_to_the_helper_only()
         device.join(parties.experiment)
     with pytest.raises(Refusal, match="ASCII"):
         device.join(parties.experiment, "nö\n")
-    assert all(seen.method == "GET" for seen in parties.trace)
     ticket = encoded(bytes(range(80)))
+    for malformed in (f"{ticket} ", f" {ticket}", f"{ticket}=", ticket[:-1], f"<{ticket}>"):
+        with pytest.raises(Refusal, match="Copy it again"):
+            device.join(parties.experiment, malformed)
+    assert all(seen.method == "GET" for seen in parties.trace)
     shown = without_secret(ticket)
     assert shown != ticket
     device.join(parties.experiment, ticket)

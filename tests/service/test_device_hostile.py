@@ -13,6 +13,8 @@ import pytest
 from tests.service.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, rows, terms
 
 from tacit.aggregation import HpkeSuite, TwoServerRound, accept
+from tacit.aggregation.announcements import endorse
+from tacit.aggregation.wire import pack_fraction
 from tacit.client import Device, Ledger, Pins
 from tacit.client.device import NONCE_SIZE
 from tacit.client.published_terms import REFRESH
@@ -270,6 +272,14 @@ def spoilt(parties: Parties, released: Open, reply: dict[str, Any]) -> dict[str,
     return reply | {"announcement": whole.hex()}
 
 
+def long_scale(parties: Parties) -> bytes:
+    """A round whose cost has more digits than a ledger's export may have."""
+    described = parties.describe().encode()
+    scale = pack_fraction(Fraction(2 * 10**100 + 1, 10**100))
+    whole = described.replace(pack_fraction(parties.pinned.terms.noise.scale), scale)
+    return whole + b"".join(endorse(whole, key) for key in KEYS[:2])
+
+
 ROUNDS: dict[str, tuple[Any, str]] = {
     "signed by nobody we know": (altered(lambda r: r, KEYS[2], KEYS[3]), "did not sign"),
     "signed by the coordinator alone": (altered(lambda r: r, KEYS[0], KEYS[0]), "did not sign"),
@@ -280,6 +290,10 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "with more levels": (bound(levels=2), "number of levels"),
     "about an option that is none": (bound(option=2), "option of the round is 2"),
     "outside of the terms' days": (bound(closes=4_000_000_000), "the days of the terms"),
+    "with a scale that no export could name": (
+        lambda parties, _opened, reply: reply | {"announcement": long_scale(parties).hex()},
+        "numerator and denominator below 2\\^208",
+    ),
     "with less noise": (
         altered(lambda r: replace(r, scale=Fraction(199, 100))),
         "scale of the round is",
@@ -511,7 +525,9 @@ def test_a_limit_that_falls_after_joining_keeps_the_report_back(ledger: Ledger) 
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{", b'{"error": 7}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"[]", b"{", b'{"error": 7}', b"[" * 100_000, b"7" * 5_000]
+)
 def test_nonsense_is_refused_or_waited_out(ledger: Ledger, status: int, content: bytes) -> None:
     parties = Parties()
     parties.fail = lambda _: httpx.Response(status, content=content)

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from tacit.service.helper import Helper
 from tacit.service.pages import experimenter, participant
 from tacit.service.party import exact_noise
 from tacit.service.store import Stage
-from tacit.terms import BY_POLICY, FittedTerms, Terms, in_words
+from tacit.terms import BY_POLICY, FittedTerms, Pinned, Terms, cosign, in_words
 from tacit.terms.accounting import vector_delta
 
 TABLE, MEANS = offers(200)
@@ -239,6 +240,24 @@ def test_plays_of_a_device_are_kept_recorded_and_sent(tmp_path: Path) -> None:
         assert option.encode() not in everything
         assert own.ledger.spent_delta == Fraction(1, 10**6)
         assert not own.record(one.digest, {option: [1] * count})  # encrypted already
+
+
+def test_answers_are_recorded_though_successor_terms_came_meanwhile(tmp_path: Path) -> None:
+    with deployed(fitted(), tmp_path) as one:
+        one.step(2)
+        (given,) = one.join(1)
+        own = device(one, given)
+        slot = own.join(one.digest)
+        old = one.pinned.terms
+        new = replace(old, predecessor=old.digest, last_day=old.last_day + timedelta(1))
+        signatures = tuple(cosign(new, SECRETS[KEYS.index(key)]) for key in new.keys)
+        own.ledger.remember(Pinned(new, signatures, new.keys), "running", 0.0, approved=True)
+        assert own.known_terms(one.digest) == new
+        assert own.join(one.digest).plays == slot.plays
+        option = slot.plays[0]
+        assert own.record(one.digest, {option: [1] * slot.plays.count(option)})
+        (running,) = own.ledger.running()
+        assert running.levels == tuple(int(name == option) for name in slot.plays)
 
 
 def test_a_device_rejects_altered_policies_and_less_noise(tmp_path: Path) -> None:

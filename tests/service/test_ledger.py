@@ -258,6 +258,28 @@ def test_experiments_of_the_same_party_are_listed_together_with_their_total() ->
     assert copy.export() == ledger.export()
 
 
+def test_sums_of_many_long_costs_are_exported_and_refused_in_words() -> None:
+    """Their common denominator has more digits than Python prints."""
+    ledger, digest = Ledger(":memory:"), terms().digest
+    costs = [Fraction(1, 10**70 + number) for number in range(80)]
+    rounds = [
+        {"round": f"{n:032x}", "report": f"{n:032x}", "cost": str(cost), "charged": True}
+        for n, cost in enumerate(costs)
+    ]
+    entry = {"terms": [digest.hex()], "keys": [], "epsilon": "1", "withdrawn": False}
+    entry |= {"participations": 99, "rounds": [one | {"refused": False} for one in rounds]}
+    document = json.loads(ledger.export()) | {"experiments": [entry]}
+    ledger.merge(json.dumps(document))
+    assert ledger.spent == sum(costs)
+    assert json.loads(ledger.export())["parties"][0]["spent"] == "8.00000000000E-69"
+    ledger.check_room(digest, Fraction(1, 2))
+    with pytest.raises(Refusal, match=r"at most 1\.00000000000, the rest of the privacy budget 1"):
+        ledger.check_room(digest, Fraction(1))
+    ledger.set_own_limit(Fraction(1, 2))
+    with pytest.raises(Refusal, match="the rest of your own limit 1/2"):
+        ledger.check_room(digest, Fraction(1, 2))
+
+
 def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
     first, second = terms(), terms(question="Which other?")
     ledger = remembering(":memory:", first, second)

@@ -51,6 +51,7 @@ from tacit.terms import Offer, Pinned
 WORD_SIZE = 16
 DIGEST_SIZE = 16
 TOKEN_SIZE = 16
+SCALE_LIMIT = 1 << 208  # of numerator and denominator
 
 _HEAD = struct.Struct(">QIIIIB")
 SLOT = struct.Struct(f">I{TOKEN_SIZE}s")
@@ -91,10 +92,16 @@ class TwoServerRound(LiveRound):
         wire.check_modulus(self.modulus)
         wire.check_length(self.length, self.modulus)
         self.check_times()
-        positive = self.scale is None or 0 < self.scale < 1 << 1000
-        require(positive, "scale", self.scale, "above 0 and below 2^1000")
+        self._check_scale()
         self._check_keys()
         self._check_verified()
+
+    def _check_scale(self) -> None:
+        """Reject a scale whose cost, sensitivity / scale, is too long for a ledger's export."""
+        if self.scale is not None:
+            short = self.scale > 0 and max(self.scale.as_integer_ratio()) < SCALE_LIMIT
+            rule = "above 0, with numerator and denominator below 2^208"
+            require(short, "scale", self.scale, rule)
 
     def _check_keys(self) -> None:
         wanted = [IDENTITY_SIZE, self.suite.key_size, *[self.suite.public_size] * 2]

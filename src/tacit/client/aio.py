@@ -11,7 +11,7 @@ import httpx
 from tacit.client.choices import Context
 from tacit.client.device import DeviceCore, Experiment
 from tacit.client.entries import Slot, TermsForConsent
-from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
+from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Reply, Request, Talk
 from tacit.client.http import (
     FAILED,
     HUNG_UP,
@@ -157,11 +157,12 @@ class AsyncDevice(DeviceCore):
 
     async def _exchange(self, request: Request) -> Reply:
         try:
-            try:
-                return await self._answered(request)
-            except HUNG_UP:
-                return await self._answered(request)
-        except FAILED:
+            async with asyncio.timeout(SLOWEST_REPLY):
+                try:
+                    return await self._answered(request)
+                except HUNG_UP:
+                    return await self._answered(request)
+        except (*FAILED, TimeoutError):
             return Reply(0)
 
     async def _answered(self, request: Request) -> Reply:

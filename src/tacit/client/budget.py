@@ -18,6 +18,7 @@ from tacit.client.entries import ExperimentSpending, ParticipationOutcome, Party
 from tacit.client.exports import FORMAT, Exported, read_export
 from tacit.client.ledger_file import LedgerFile
 from tacit.errors import Refusal, TacitError, require
+from tacit.rounding import spelt
 from tacit.terms import Account, Terms
 
 OWN_LIMIT = Fraction(8)
@@ -94,9 +95,10 @@ class Budget(LedgerFile):
         Account(*self._limits(lineage), self._cost(here), len(here)).charged(cost)
         own, everywhere = self._own_limit(), self._cost(taken)
         if own is not None and everywhere + cost > own:
+            left = spelt(own - everywhere)
             raise Refusal(
-                f"epsilon of the round is {cost}: must be at most {own - everywhere}, the rest of "
-                f"your own limit {own} over all experiments. Nothing is sent"
+                f"epsilon of the round is {cost}: must be at most {left}, the rest of your own "
+                f"limit {own} over all experiments. Nothing is sent"
             )
 
     def _check_delta(self, lineage: int, delta: Fraction, besides: bytes = b"") -> None:
@@ -110,7 +112,8 @@ class Budget(LedgerFile):
         shown = self._all("SELECT text FROM terms WHERE lineage = ? AND text IS NOT NULL", lineage)
         limit = min((decoded(row["text"]).promise.delta for row in shown), default=delta)
         left = limit - self._cost(taken, "delta")
-        rule = f"at most {left}, the rest of the delta {limit} of the terms. Nothing is sent"
+        rule = f"at most {spelt(left)}, the rest of the delta {limit} of the terms. "
+        rule += "Nothing is sent"
         require(delta <= left, "delta of the round", delta, rule, Refusal)
 
     # Lineages of terms

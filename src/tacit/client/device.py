@@ -352,9 +352,8 @@ class DeviceCore:
         terms = known.pinned.terms
         if not isinstance(terms.context, FittedTerms):
             return ()
-        waiting = [one for one in self.ledger.running() if one.levels is not None]
-        mine = [one for one in waiting if one.pinned.terms == terms]
-        return plays_of(terms, self._announced(mine[0]).binding) if mine else ()
+        mine = self.ledger.waiting(terms.digest)
+        return plays_of(mine.pinned.terms, self._announced(mine).binding) if mine else ()
 
     # Reporting
 
@@ -510,8 +509,8 @@ def _check_willing(known: Known, invitation: str | None) -> None:
     require(few, "number of aborted or unresolved rounds", known.aborted, rule, Refusal)
     if known.pinned.terms.admission == "invitation" and not invitation:
         raise Refusal("invitation is missing: admission is by invitation. Pass it to join()")
-    if invitation and not (invitation.isascii() and invitation.isprintable()):
-        raise Refusal("invitation is invalid: must be printable ASCII. Copy it again")
+    if invitation:
+        without_secret(invitation)  # rejects a malformed one
 
 
 def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from tacit.aggregation import ReportSlot
 from tacit.client.exports import REPORT_SIZE
 from tacit.client.report_schedule import Attempt
+from tacit.rounding import spelt
 from tacit.terms import Account, Pinned, Terms
 
 
@@ -225,7 +226,7 @@ class PartySpending:
     def to_dict(self) -> dict[str, object]:
         """The entry as plain data of an export."""
         terms = [list(one.terms) for one in self.experiments]
-        return {"keys": list(self.keys), "experiments": terms, "spent": str(self.spent)}
+        return {"keys": list(self.keys), "experiments": terms, "spent": spelt(self.spent)}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tacit.errors import Refusal, Unavailable
 
 T = TypeVar("T")
 LONGEST_REPLY = 1 << 20  # maximum size of a reply in bytes
+SLOWEST_REPLY = 30.0  # maximum seconds to receive a reply: other experiments wait meanwhile
 _LONGEST_SENTENCE = 300
 
 
@@ -66,7 +67,7 @@ def document(reply: Reply, who: str) -> dict[str, Any]:
         raise Refusal(f"{who} rejects the request: {reply.said}")
     try:
         found = json.loads(reply.content)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # also for integers of thousands of digits
         found = None
     if not isinstance(found, dict):
         raise Refusal(f"reply of {who} is invalid: must be a JSON object")

@@ -21,14 +21,14 @@ import httpx
 from tacit.client.choices import Context
 from tacit.client.device import DeviceCore, Experiment
 from tacit.client.entries import Slot, TermsForConsent
-from tacit.client.exchange import LONGEST_REPLY, Reply, Request, Talk
+from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Reply, Request, Talk
 from tacit.client.ledger import Ledger
 from tacit.client.loopback import NEARBY
 from tacit.client.pins import Pins
 from tacit.errors import Refusal, TacitError, require
 
 T = TypeVar("T")
-TIMEOUT = 10.0  # seconds for one request
+TIMEOUT = 10.0  # seconds for each operation on a connection
 FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 # A server may close an idle connection while it is being reused: retry once on a new connection.
 # All requests are idempotent.
@@ -238,6 +238,7 @@ class Device(DeviceCore):
             return Reply(0)
 
     def _answered(self, request: Request) -> Reply:
+        end = time.monotonic() + SLOWEST_REPLY
         response = self._sent(request)
         try:
             content = b""
@@ -245,7 +246,7 @@ class Device(DeviceCore):
                 return Reply(0)
             for chunk in response.iter_bytes():
                 content += chunk
-                if len(content) > LONGEST_REPLY:
+                if len(content) > LONGEST_REPLY or time.monotonic() > end:
                     return Reply(0)
             return Reply(response.status_code, content)
         finally:

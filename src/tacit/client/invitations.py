@@ -10,6 +10,8 @@ import base64
 import binascii
 import hashlib
 
+from tacit.errors import Refusal
+
 SECRET_SIZE = 16
 LENGTH = 107  # characters of an encoded invitation
 _LABEL = b"tacit invitation secret v1\x00"
@@ -35,8 +37,14 @@ def decoded(invitation: str) -> bytes:
 
 
 def without_secret(invitation: str) -> str:
-    """The invitation for the coordinator; a malformed one as it is, which no server accepts."""
+    """The invitation for the coordinator; raises `Refusal` for a malformed one.
+
+    A malformed one, such as one with a space at its end, may contain the whole secret.
+    """
     whole = decoded(invitation)
     if not whole:
-        return invitation
+        raise Refusal(
+            f"invitation is malformed: must be {LENGTH} printable ASCII characters without spaces. "
+            "Copy it again; nothing was sent"
+        )
     return encoded(number_of(whole[:SECRET_SIZE]) + whole[SECRET_SIZE:])

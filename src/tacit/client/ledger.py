@@ -254,11 +254,7 @@ class Ledger(Budget):
     def record(self, digest: bytes, levels: Mapping[int, int]) -> bool:
         """Replace recorded levels by these; False if no report waits to be encrypted."""
         with self.together():
-            row = self._one(
-                "SELECT * FROM rounds WHERE lineage = ? AND outcome IS NULL AND levels IS NOT NULL "
-                "ORDER BY joined DESC",
-                self._lineage(digest),
-            )
+            row = self._unsent(digest)
             if row is None:
                 return False
             merged = json.loads(row["levels"])
@@ -269,6 +265,22 @@ class Ledger(Budget):
                 *(json.dumps(merged), row["identity"], row["report"]),
             )
             return True
+
+    def waiting(self, digest: bytes) -> Running | None:
+        """The latest participation whose report waits to be encrypted, under any of these terms.
+
+        It may have been joined under preceding terms.
+        """
+        with self.together():
+            row = self._unsent(digest)
+            return None if row is None else self._running(row)
+
+    def _unsent(self, digest: bytes) -> sqlite3.Row | None:
+        return self._one(
+            "SELECT * FROM rounds WHERE lineage = ? AND outcome IS NULL AND levels IS NOT NULL "
+            "ORDER BY joined DESC",
+            self._lineage(digest),
+        )
 
     # Encrypting and sending
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tacit.errors import Refusal, require
+from tacit.rounding import spelt
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Account:
         rule = f"below {most}, the limit of the terms. Nothing is sent"
         require(taken < most, "number of participations", taken, rule, Refusal)
         left = self.limit - self.spent
-        rule = f"at most {left}, the rest of the privacy budget {self.limit}. Nothing is sent"
+        rule = f"at most {spelt(left)}, the rest of the privacy budget {self.limit}. "
+        rule += "Nothing is sent"
         require(cost <= left, "epsilon of the round", cost, rule, Refusal)
         return replace(self, spent=self.spent + cost, taken=self.taken + 1)
