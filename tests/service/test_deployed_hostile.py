@@ -342,6 +342,67 @@ def test_stage_messages_before_the_deadline_take_no_slot_of_others(masked: Scene
     masked.all_released()
 
 
+def test_a_path_of_stages_answers_one_method(masked: Scene) -> None:
+    """A GET stored the answer in its body, and a PUT was a question."""
+    guest = masked.guests[0]
+    begun(masked)
+    answer = _answer(session_of(masked, guest), asked(masked, guest, 0))
+    url = f"{ADDRESSES[0]}/rounds/{guest.running.identity.hex()}/messages"
+    where = f"{url}/{session_of(masked, guest).client.address.hex()}/0"
+    named, before = {"Tacit-Slot": guest.running.slot.encode().hex()}, masked.stored()
+    for method, path in (("GET", url), ("POST", url), ("PUT", where), ("POST", where)):
+        found = masked.one.request(method, path, content=answer, headers=named)
+        assert (found.status_code, found.json()["type"]) == (405, "/problems/method-not-allowed")
+    assert masked.stored() == before
+    assert said(masked, guest, answer) == 204
+
+
+def test_the_first_of_two_slots_in_a_header_needs_its_token(masked: Scene) -> None:
+    guest, other = masked.guests[:2]
+    begun(masked)
+    answer = _answer(session_of(masked, guest), asked(masked, guest, 0))
+    path = f"/rounds/{guest.running.identity.hex()}/messages"
+    forged = ReportSlot(other.running.slot.number, bytes(16))
+    slots = [("Tacit-Slot", one.encode().hex()) for one in (forged, guest.running.slot)]
+    before = masked.stored()
+    for headers in (slots, slots[::-1]):
+        found = masked.one.request("PUT", ADDRESSES[0] + path, content=answer, headers=headers)
+        assert found.status_code in (204, *REJECTED)
+    assert masked.stored() <= before + 1  # under the slot whose token was given
+
+
+def problem(answer: httpx.Response) -> tuple[int, str, str]:
+    kind = answer.headers["content-type"]
+    return answer.status_code, kind, answer.json()["type"] if answer.content else ""
+
+
+CLOSED = (410, "application/problem+json", "/problems/round-closed")
+
+
+def test_whoever_comes_too_late_is_told_that_the_round_is_closed(masked: Scene) -> None:
+    """410 ends a device's part for good; 404 and 503 would let it ask again or join elsewhere."""
+    one, (guest, late) = masked.one, masked.guests[:2]
+    rounds = f"{ADDRESSES[0]}/rounds/{guest.running.identity.hex()}"
+    named = {"Tacit-Slot": guest.running.slot.encode().hex()}
+    one.clock.now += 200
+    report = one.request("PUT", ADDRESSES[0] + late.path, content=late.sent[0])
+    assert problem(report) == CLOSED  # past the deadline, before any stage
+    one.clock.now -= 200
+    begun(masked)
+    again = one.request("PUT", ADDRESSES[0] + late.path, content=late.sent[0])
+    assert problem(again) == CLOSED  # stages have begun
+    stranger = one.request("GET", f"{rounds}/messages/{'ab' * 32}/0", headers=named)
+    assert problem(stranger) == CLOSED  # nobody joined under this address
+    where = f"{rounds}/messages/{session_of(masked, guest).client.address.hex()}/0"
+    setup = one.request("GET", where, headers=named)
+    assert setup.status_code == 200
+    answer = _answer(session_of(masked, guest), setup.content)
+    one.coordinator.staged(guest.running.identity).abort()  # by another process: the row is open
+    for method, path, content in (("GET", where, b""), ("PUT", f"{rounds}/messages", answer)):
+        found = one.request(method, path, content=content, headers=named)
+        assert problem(found) == CLOSED
+
+
 def test_strangers_hold_no_question_and_a_slot_only_few(masked: Scene) -> None:
     """Held questions count as connections in use: without a limit they kept everybody else out."""
     guest = masked.guests[0]

@@ -83,11 +83,12 @@ class StageRoute:
         named = next((value for name, value in scope["headers"] if name == _HEADER), b"")
         if _SLOT.fullmatch(named):
             slot = ReportSlot.decode(bytes.fromhex(named.decode()))
-            if where := _QUESTION.fullmatch(scope["path"]):
+            asks = scope["method"] == "GET"
+            if asks and (where := _QUESTION.fullmatch(scope["path"])):
                 scope["route"] = MESSAGE
                 name, address = bytes.fromhex(where[1]), bytes.fromhex(where[2])
                 answer = await self.message(name, address, int(where[3]), slot)
-            elif where := _PATH.fullmatch(scope["path"]):
+            elif not asks and (where := _PATH.fullmatch(scope["path"])):
                 scope["route"] = ANSWER
                 body = (await receive())["body"]  # complete: the middleware has read it
                 answer = await self.answer(bytes.fromhex(where[1]), slot, body)

@@ -1,0 +1,201 @@
+"""Long polling of stage messages: one watch per round, and only new messages are read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.service.fronted import fronted, small
+from tests.service.test_deployed_hostile import Scene, begun, session_of, stage
+
+from tacit.aggregation import ReportSlot
+from tacit.aggregation.masking_rounds import MaskingReports
+from tacit.service.http import stages
+from tacit.service.http.stages import StageRoute
+from tacit.service.pending import PendingShares
+from tacit.service.store import AT_ONCE, ShareRow, Store, Transaction
+
+ROUND, OTHER = bytes(16), bytes([1]) * 16
+PEOPLE = 40
+
+
+class Round:
+    """A round with stages, as a question sees it."""
+
+    messages_sent = 0
+
+    def slots(self, numbers: Collection[int]) -> list[ReportSlot]:
+        return [ReportSlot(number, bytes(16)) for number in numbers]
+
+
+class Asked:
+    """A coordinator that has no message until one is set; counts the looks for it."""
+
+    def __init__(self) -> None:
+        self.rounds = {ROUND: Round(), OTHER: Round()}
+        self.looks, self.message = 0, b""
+
+    def at_hand(self, _identity: bytes) -> bool:
+        return True
+
+    def staged(self, identity: bytes) -> Round:
+        return self.rounds[identity]
+
+    def next_message(self, _identity: bytes, _address: bytes, _after: int) -> bytes:
+        self.looks += 1
+        return self.message
+
+    def end_stage(self) -> None:
+        self.message, self.rounds[ROUND].messages_sent = b"next", 1
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    monkeypatch.setattr(stages, "LOOKS", 0.01)
+    monkeypatch.setattr(stages, "PATIENCE", 1000)
+    return Asked()
+
+
+def route(asked: Asked) -> StageRoute:
+    given: Any = asked
+    unused: Any = SimpleNamespace()
+    return StageRoute(given, unused, unused, unused)
+
+
+async def looked(asked: Asked, count: int) -> None:
+    """Wait until so many questions have looked once."""
+    while asked.looks < count:
+        await asyncio.sleep(0.001)
+
+
+def question(one: StageRoute, slot: int, identity: bytes = ROUND) -> Any:
+    return asyncio.ensure_future(one.message(identity, bytes(32), 0, ReportSlot(slot, bytes(16))))
+
+
+def test_all_questions_of_a_round_share_one_watch(asked: Asked) -> None:
+    async def held() -> None:
+        one = route(asked)
+        waiting = [question(one, slot) for slot in range(PEOPLE)]
+        await looked(asked, PEOPLE)
+        await asyncio.sleep(0.05)
+        (watch,) = one._watches.values()
+        assert asked.looks == PEOPLE  # nobody looks while no stage ends
+        asked.end_stage()
+        answers = await asyncio.gather(*waiting)
+        assert {(answer.status_code, answer.body) for answer in answers} == {(200, b"next")}
+        assert asked.looks == 2 * PEOPLE
+        assert watch.done()
+        assert not one._watches
+        assert not one._held
+
+    asyncio.run(held())
+
+
+def test_a_question_that_goes_away_takes_no_watch_with_it(asked: Asked) -> None:
+    async def held() -> None:
+        one = route(asked)
+        first, second = question(one, 0), question(one, 1)
+        await looked(asked, 2)
+        first.cancel()  # it began the watch
+        await asyncio.wait([first])
+        assert first.cancelled()
+        asked.end_stage()
+        assert (await second).body == b"next"
+        assert not one._watches
+        assert not one._held
+
+    asyncio.run(held())
+
+
+def test_rounds_are_watched_apart(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "HELD", 0.2)
+
+    async def held() -> None:
+        one = route(asked)
+        first, second = question(one, 0), question(one, 0, OTHER)
+        await looked(asked, 2)
+        await asyncio.sleep(0.02)
+        assert set(one._watches) == {ROUND, OTHER}
+        asked.end_stage()
+        assert (await first).body == b"next"
+        asked.message = b""
+        assert (await second).status_code == 204  # its own round has ended no stage
+
+    asyncio.run(held())
+
+
+def test_stages_that_another_process_ends_are_found_after_some_looks(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "PATIENCE", 3)
+
+    async def held() -> None:
+        one = route(asked)
+        only = question(one, 0)
+        await looked(asked, 1)
+        asked.message = b"next"  # and this process has ended no stage
+        began = time.monotonic()
+        assert (await only).body == b"next"
+        assert time.monotonic() - began < stages.HELD / 2
+        assert asked.looks == 2
+
+    asyncio.run(held())
+
+
+# Only new messages are read
+
+
+class Read:
+    """Counts the contents of pending messages that are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[bytes] = []
+        plain = Transaction.shares_named
+
+        def noted(one: Transaction, identity: bytes, names: Collection[bytes]) -> Any:
+            self.names += names
+            return plain(one, identity, names)
+
+        monkeypatch.setattr(Transaction, "shares_named", noted)
+        monkeypatch.setattr(Transaction, "shares_after", lambda *_: pytest.fail("all are read"))
+
+
+def test_known_messages_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(f"sqlite:///{tmp_path}/a.db")
+    store.migrate()
+    names = [number.to_bytes(16, "big") for number in range(AT_ONCE + 20)]
+    with store.begin() as transaction:
+        transaction.keep_shares([ShareRow(ROUND, name, name * 2) for name in names])
+        transaction.keep_shares([ShareRow(OTHER, name, b"of another round") for name in names])
+    read, table = Read(monkeypatch), PendingShares(store, ROUND)
+    known = set(names[5:])
+    assert dict(table.without(known)) == {name: name * 2 for name in names[:5]}
+    assert sorted(read.names) == names[:5]
+    assert dict(table.without(())) == {name: name * 2 for name in names}  # in two parts
+    assert list(table.without(names)) == []
+    store.close()
+
+
+def test_a_stage_reads_each_message_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fronted(small("secure-aggregation"), tmp_path) as one:
+        scene = Scene(one)
+        begun(scene)
+        identity = scene.guests[0].running.identity
+        mine = [guest for guest in scene.guests if guest.running.identity == identity]
+        read = Read(monkeypatch)
+        stage(scene, 0)
+        one.step(3)
+        assert len(read.names) == len(set(read.names)) == len(scene.guests)
+        served = one.coordinator.staged(identity)
+        assert isinstance(served, MaskingReports)
+        assert served.messages_sent == 2
+        read.names.clear()
+        for guest in mine:
+            address = session_of(scene, guest).client.address
+            assert one.coordinator.next_message(identity, address, 1)
+        assert read.names == []  # questions are answered from memory
