@@ -248,8 +248,54 @@ def test_the_documentation_is_not_too_long() -> None:
     assert sum(WORDS["counted"]().values()) <= WORDS["MOST"], "see: python docs/words.py"
 
 
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+def test_the_readme_is_short_and_begins_with_a_picture_and_a_result() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(text) <= 120
+    fold = "\n".join(text[:15])
+    (picture,) = re.findall(r"^!\[.+\]\((.+)\)$", fold, re.M)
+    assert (ROOT / picture).exists()
+    assert re.search(r"^\$ make demo\nwhich is best: .+\nhow sure: ", fold, re.M)
+
+
+GALLERY = (
+    "Regret by trust model",
+    "A live winner",
+    "An audit catches halved noise",
+    "ε against sample size",
+    "An ad test at 2%",
+    "Dose finding over hospitals",
+    "Antenna tilt",
+    "Poisoning with and without proofs",
+)
+
+
+def test_the_gallery_has_its_eight_pictures() -> None:
+    programs = sorted((ROOT / "examples" / "gallery").glob("plot_*.py"))
+    titles = [one.read_text(encoding="utf-8").splitlines()[1] for one in programs]
+    assert tuple(titles) == GALLERY
+
+
+SECTIONS = {
+    "tutorials": "live silos figure contextual",
+    "how-to": "ab-test two-organisations choose-epsilon add-noise audit participations replay plan"
+    " sweep learner",
+    "explanation": "threat-model epsilon bandits corrections comparison limits",
+    "reference": "api modules commands configuration http_api errors glossary"
+    " wire-formats/messages",
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_lists_every_page_once_and_none_is_missing(section: str) -> None:
+    folder = ROOT / "docs" / section
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", index, re.M | re.S)
+    listed = [line for tree in trees for line in tree.split("\n") if line and line[0] != ":"]
+    pages = (page.relative_to(folder).with_suffix("") for page in folder.rglob("*.md"))
+    assert sorted(listed) == sorted({page.as_posix() for page in pages} - {"index"})
+    assert set(SECTIONS[section].split()) <= set(listed)
+    table = index.split("```{toctree}")[0]
+    assert [page for page in listed if f"({page}.md)" not in table] == []
 
 
 def test_every_public_name_is_on_the_page_of_the_interface() -> None:

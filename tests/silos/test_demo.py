@@ -100,3 +100,44 @@ def test_the_demonstration_on_flare(tmp_path: Path) -> None:
     assert told["better"]
     assert told["seconds"] < 300
     assert (tmp_path / "silos.html").stat().st_size > 50_000
+
+
+def test_a_result_says_when_this_machine_was_too_slow_for_the_schedule() -> None:
+    pytest.importorskip("nvflare")
+    from tests.silos.harness import LocalFederation
+
+    from tacit.silos.demo import report
+    from tacit.silos.demo.play import DemoFederation
+
+    federation = LocalFederation.of(4, context=WARD, schedule=schedule(100, 0, 40))
+    result, policy = in_process(1, count=100), federation.coordinator().policy()
+    for used, warned in ((25 * 3, True), (90, False)):
+        statuses = ({"synchronised": used},) * 4
+        shown = DemoFederation(result, federation.terms, policy, statuses, 12.0, "", 0.3)
+        assert shown.in_time == (4 * used, 400)
+        assert shown.hurried == warned
+        said = "Only 300 of 400 patients were in time for a sum"
+        assert (said in report.answer(shown)) == warned
+        assert ("--pace 80" in report.answer(shown)) == warned
+
+
+def test_the_pace_follows_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("nvflare")
+    from tacit.silos.demo import play
+
+    for slower, pace in ((1, 40), (3, 120), (100, 400)):
+        now = iter(range(1000))
+        monkeypatch.setattr(play.time, "process_time", lambda now=now: 0.1 * next(now))
+        walls = iter((5.0, 5.0 + 0.3 * slower))
+        monkeypatch.setattr(play.time, "perf_counter", lambda walls=walls: next(walls))
+        assert play.measured_pace(0.3) == pace
+
+
+def test_a_slow_schedule_has_the_time_that_it_takes() -> None:
+    pytest.importorskip("nvflare")
+    from tests.silos.harness import LocalFederation
+
+    from tacit.silos.demo import play
+
+    slow = LocalFederation.of(4, context=WARD, schedule=schedule(2000, 0, 400)).terms
+    assert play._longest(slow) == 240 + 800

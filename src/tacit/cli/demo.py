@@ -238,7 +238,9 @@ def noise(
 
 def silos(
     patients: Annotated[int, option("Patients of each of the four hospitals.", **Whole)] = 2000,
-    pace: Annotated[int, option("Milliseconds per patient.", **Whole)] = 40,
+    pace: Annotated[
+        int | None, option("Milliseconds per patient; as this machine can, if not given.", **Whole)
+    ] = None,
     out: Annotated[Path, option("Directory for the report.")] = Path("demo-output"),
     seed: Annotated[int, option("Seed of the generated patients.", **Whole)] = 1,
     as_json: Json = False,
@@ -254,7 +256,8 @@ def silos(
     if not 100 <= patients <= 100_000:
         raise TacitError(f"patients is {patients}: must be from 100 to 100,000")
     integer("seed", seed, at_least=0)
-    integer("pace", pace, at_least=1)
+    if pace is not None:
+        integer("pace", pace, at_least=1)
     files.probe(out)
     with _stages(as_json) as watch:
         shown = play(seed, patients, pace, watch)
@@ -269,6 +272,7 @@ def silos(
             "at_home": [list(pair) for pair in result.at_home],
             "better": result.better,
             "received": result.received,
+            "in_time": list(shown.in_time),
             "seconds": shown.seconds,
             "report": str(page),
         }

@@ -39,7 +39,10 @@ from tacit.silos.flare_network import FlareSite, free_port, running_network
 from tacit.silos.jobs import write_job
 
 AHEAD = 25  # seconds between the terms and the start of the schedule
-LONGEST = 240.0  # seconds that the job may take
+SLACK = 240.0  # seconds that the job may take besides its schedule
+PACE = 40  # milliseconds per patient on an idle machine: half of that is work
+MOST_PACE = 400
+ENOUGH = 0.8  # share of the patients whose outcomes are in time on an idle machine: 0.88
 Watch = Callable[[str], None]
 
 
@@ -54,6 +57,39 @@ class DemoFederation:
     seconds: float
     job: str
     seconds_per_row: float
+
+    @property
+    def in_time(self) -> tuple[int, int]:
+        """Outcomes that entered a sum, of all patients of all hospitals."""
+        used = sum(int(one["synchronised"]) for one in self.statuses)
+        return used, sum(self.terms.batches) * len(self.terms.silos)
+
+    @property
+    def hurried(self) -> bool:
+        """Whether the schedule was too fast for this machine, so that sums lack patients."""
+        used, of = self.in_time
+        return used < ENOUGH * of
+
+
+def measured_pace(work: float = 0.3) -> int:
+    """Milliseconds per patient that this machine can follow now: more where others compute too.
+
+    Parameters
+    ----------
+    work : float
+        Seconds of computing for the measurement.
+
+    Returns
+    -------
+    int
+        `PACE` times the time that computing takes over the time it takes alone, at most
+        `MOST_PACE`.
+    """
+    began, used = time.perf_counter(), time.process_time()
+    while time.process_time() - used < work:
+        pass
+    slower = (time.perf_counter() - began) / work
+    return min(MOST_PACE, max(PACE, round(PACE * slower)))
 
 
 def _declared() -> str:
@@ -132,13 +168,22 @@ def _status(client: AgentClient) -> dict[str, Any]:
         return {"policy": None}
 
 
-def _practise(folder: Path, site: FlareSite, hospital: Hospital, batches: tuple[int, ...]) -> None:
+def _longest(terms: FederationTerms) -> float:
+    """Seconds after which a job that has not ended has failed."""
+    return SLACK + terms.schedule.pace * sum(terms.batches) / 1000
+
+
+def _practise(folder: Path, site: FlareSite, hospital: Hospital, terms: FederationTerms) -> None:
     """Treat a batch of patients under every policy that arrives, until the last one."""
-    client, end = _client(folder, site), time.monotonic() + LONGEST
-    for step, batch in enumerate(batches):
+    client, end = _client(folder, site), time.monotonic() + _longest(terms)
+    for step, batch in enumerate(terms.batches):
         while (_status(client)["policy"] or 0) < step or _status(client)["policy"] is None:
             if time.monotonic() > end:
-                raise TacitError(f"{site.name} got no policy of step {step}: see {folder}")
+                raise TacitError(
+                    f"{site.name} got no policy of step {step} in {_longest(terms):.0f} s: the "
+                    "machine is too busy or FLARE has failed. Run the demonstration again, with a "
+                    "larger --pace"
+                )
             time.sleep(0.1)
         hospital.treat(batch)
 
@@ -151,8 +196,12 @@ def _decide(client: AgentClient) -> Decide:
     return decide
 
 
-def play(seed: int, count: int, pace: int, watch: Watch) -> DemoFederation:
-    """Run the whole demonstration: `count` patients per hospital, `pace` milliseconds each."""
+def play(seed: int, count: int, pace: int | None, watch: Watch) -> DemoFederation:
+    """Run the whole demonstration: `count` patients per hospital, `pace` milliseconds each.
+
+    The schedule is part of the signed terms and waits for nobody. Without a pace it is measured
+    how fast this machine is now.
+    """
     began = time.monotonic()
     cohort = Cohort.draw(seed, count)
     with tempfile.TemporaryDirectory(prefix="tacit-silos-") as name, ExitStack() as stack:
@@ -163,6 +212,7 @@ def play(seed: int, count: int, pace: int, watch: Watch) -> DemoFederation:
         watch("starting FLARE: a server and four sites")
         network = stack.enter_context(running_network(folder / "flare", sites, definition))
         watch("signing terms, starting four agents")
+        pace = pace or measured_pace()
         terms = _sign(folder, definition, count, pace)
         stack.enter_context(_agents(folder))
         hospitals = []
@@ -170,15 +220,15 @@ def play(seed: int, count: int, pace: int, watch: Watch) -> DemoFederation:
             client = _client(folder, site)
             hospitals.append(cohort.hospital(number, _decide(client), client.record))
         job = network.submit(write_job(folder / "federation", network.sites))
-        watch("treating patients and learning together")
+        watch(f"treating patients and learning together, {pace} ms per patient")
         with ThreadPoolExecutor(len(sites)) as pool:
             running = [
-                pool.submit(_practise, folder, site, hospital, terms.batches)
+                pool.submit(_practise, folder, site, hospital, terms)
                 for site, hospital in zip(sites, hospitals, strict=True)
             ]
             for one in running:
                 one.result()
-        ended = network.wait(job, LONGEST)
+        ended = network.wait(job, _longest(terms))
         if ended != "FINISHED:COMPLETED":
             raise TacitError(f"the FLARE job ended as {ended}: run the demonstration again")
         watch("comparing with what every hospital learns alone")

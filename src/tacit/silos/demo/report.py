@@ -29,6 +29,7 @@ def page(shown: DemoFederation) -> str:
         },
         "held-out patients": f"{HELD_OUT:,}, of all hospitals alike",
         "case mix": CASE_MIX,
+        "patients whose outcome was in time": "{:,} of {:,}".format(*shown.in_time),
         "synchronisations": str(len(shown.terms.batches)),
         "seconds per synchronisation": f"{shown.seconds_per_row:.2f}",
         "bytes from each hospital": f"{max(result.received.values()):,}",
@@ -55,10 +56,15 @@ def answer(shown: DemoFederation) -> str:
     """The result in one sentence."""
     result = shown.result
     worse = sum(own > result.shared for own in result.own)
+    used, of = shown.in_time
+    late = (
+        f" Only {used:,} of {of:,} patients were in time for a sum, because this machine was busy:"
+        f" repeat it with --pace {2 * shown.terms.schedule.pace}."
+    )
     return (
         f"On {HELD_OUT:,} patients whom nobody has learned from, the shared policy loses "
         f"{result.shared:.4f} per patient; it is better than what {worse} of {len(result.own)} "
-        "hospitals learn alone without privacy."
+        "hospitals learn alone without privacy." + late * shown.hurried
     )
 
 
