@@ -46,6 +46,7 @@ ERRORS = ("tests/protocols/test_errors.py",)
 CHECKING = ("tests/protocols/test_checking.py",)
 COINS = ("tests/noise/test_coins.py",)
 DRAWS = ("tests/noise/test_device_draws.py", *COINS, "tests/noise/test_samplers.py")
+SHARES = (*COINS, "tests/noise/test_shares.py")
 LOSS = ("tests/privacy/test_loss.py",)
 COMPOSITION = ("tests/privacy/test_composition.py",)
 GUARANTEES = ("tests/privacy/test_guarantees.py",)
@@ -1837,13 +1838,13 @@ TARGETS: tuple[Target, ...] = (
             swap("Fraction(1, shares)", "Fraction(1, shares + 1)"),
             swap("1 / scale", "2 / scale"),
         ),
-        (*DRAWS, *DEVICE_SHARES),
+        SHARES,
     ),
     Target(
         "sampling/draws.py",
         "flip_response",
         (swap("epsilon", "2 * epsilon"),),
-        (*DRAWS, *DEVICE_SHARES),
+        COINS,
     ),
     Target(
         "sampling/draws.py",

@@ -106,6 +106,8 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Enumerate:
         monkeypatch.setattr(module, "random_bits", random_bits)
     monkeypatch.setattr(draws, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
     monkeypatch.setattr(coins, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
+    monkeypatch.setattr(draws, "HALF", Chance(Fraction(1, 2)))
+    monkeypatch.setattr(draws, "polya_walk", walking.polya_walk.__wrapped__)
 
     def enumerate_draw(
         draw: Callable[[], Hashable], depth: int
@@ -246,6 +248,32 @@ def test_poisson_draws_have_exactly_their_probabilities(bit_by_bit: Enumerate) -
         assert_exact(
             masses, undecided, lambda k: mp.exp(-exact(mean)) * exact(mean) ** k / mp.factorial(k)
         )
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(1), Fraction(7, 3)], ids=str)
+def test_a_response_is_flipped_with_exactly_its_probability(
+    bit_by_bit: Enumerate, epsilon: Fraction
+) -> None:
+    masses, undecided = bit_by_bit(lambda: draws.flip_response(epsilon), 16)
+    assert undecided < Fraction(1, 12)
+    with digits():
+        flipped = 1 / (1 + mp.exp(exact(epsilon)))
+        assert_exact(masses, undecided, lambda flip: flipped if flip else 1 - flipped)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shares"), [(Fraction(1, 2), 1), (Fraction(1, 2), 3), (Fraction(2, 3), 40)]
+)
+def test_a_laplace_share_has_exactly_its_probabilities(
+    bit_by_bit: Enumerate, scale: Fraction, shares: int
+) -> None:
+    """The sum of `shares` values of this distribution is discrete Laplace; `test_shares.py`."""
+    masses, undecided = bit_by_bit(lambda: draws.draw_laplace_share(scale, shares), 16)
+    assert undecided < Fraction(1, 10)
+    assert {-1, 0, 1} <= masses.keys()
+    with digits():
+        truth = reference(DiscreteLaplace(scale).share(shares))
+        assert_exact(masses, undecided, lambda k: mp.exp(truth(k)))
 
 
 def test_64_tied_digits_are_settled_by_the_next_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tacit.noise import (
 )
 from tacit.noise.gaussian import sum_divergence
 from tacit.noise.table import convolution_power
+from tacit.sampling.draws import draw_laplace_share
 
 
 def difference(start: int, pmf: np.ndarray, distribution: NoiseDistribution) -> float:
@@ -95,6 +96,25 @@ def test_drawn_shares_add_up() -> None:
     distribution = DiscreteLaplace(3)
     share = distribution.share(20)
     assert not suspicions(share.draw(20 * 10_000).reshape(10_000, 20).sum(axis=1), distribution)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shares"), [(Fraction(3), 1), (Fraction(3), 7), (Fraction(1, 2), 3)], ids=str
+)
+def test_the_shares_that_devices_draw_add_up(scale: Fraction, shares: int) -> None:
+    """20,000 sums of `draw_laplace_share`, from a seeded stream; a right sampler would fail for one
+    stream of 10^8. The same sums are far from the distribution of another scale or share.
+    """
+    from tests.noise.battery import suspicions
+    from tests.source import stream
+
+    with stream("shares of devices", str(scale), shares):
+        sums = [
+            sum(draw_laplace_share(scale, shares) for _ in range(shares)) for _ in range(20_000)
+        ]
+    assert not suspicions(sums, DiscreteLaplace(scale))
+    assert suspicions(sums, DiscreteLaplace(scale / 2))
+    assert suspicions(sums, DiscreteLaplace(scale).share(shares + 1).power(shares))
 
 
 def test_binomial_bits_that_do_not_divide_are_refused_with_a_remedy() -> None:
