@@ -275,6 +275,22 @@ def test_options_are_named_once_each_and_all_of_them() -> None:
         Experiment.of(learner, mechanism, ("a", "b", "a"))
 
 
+def test_the_control_is_one_of_the_options() -> None:
+    learner, mechanism = ForgettingElimination(2, 100), PerRound(factories.exact, {"binary": True})
+    assert Experiment(("a", "b"), learner, mechanism, "b").control == "b"
+    with pytest.raises(TacitError, match="option is 'c': must be one of a, b"):
+        Experiment(("a", "b"), learner, mechanism, "c")
+
+
+@EACH
+def test_only_an_estimate_is_learned_from(family: str) -> None:
+    experiment = experiment_of(family)
+    (round_, *_), before = experiment.propose(), written(experiment)
+    with pytest.raises(TacitError, match="estimate is a dict: must be an Estimate of the round's"):
+        experiment.observe(round_, {"total": 1.0})  # type: ignore[arg-type]
+    assert written(experiment) == before
+
+
 # files
 
 
