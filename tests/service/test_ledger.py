@@ -761,6 +761,33 @@ def test_a_line_that_is_absorbed_leaves_its_keys_and_nothing_else() -> None:
     assert len({row["lineage"] for row in ledger._all("SELECT lineage FROM keys")}) == 1
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+def test_lines_that_turn_out_to_be_one_have_the_least_limits_of_all(order: tuple[int, ...]) -> None:
+    """Whichever of them was stored first; the document that unites them has the last limits."""
+    ledger = Ledger(":memory:")
+    empty = json.loads(ledger.export())
+    limits = [{"epsilon": "2", "participations": 3}, {"epsilon": "1", "participations": 5}]
+    limits += [{"epsilon": "3/2", "participations": 4}]
+    first, second, last = (ENTRY | limits[place] for place in order)
+    apart = [first | {"terms": ["01"]}, second | {"terms": ["02"]}]
+    ledger.merge(json.dumps(empty | {"experiments": apart}))
+    ledger.merge(json.dumps(empty | {"experiments": [last | {"terms": ["01", "02"]}]}))
+    (entry,) = json.loads(ledger.export())["experiments"]
+    assert (entry["epsilon"], entry["participations"]) == ("1", 3)
+
+
+def test_only_an_aborted_round_is_exported_as_aborted() -> None:
+    """A participation that one copy of a device missed is charged if the other copy sent it."""
+    missed = reporting(1, charge=False)
+    missed.end(bytes(16), ParticipationOutcome.MISSED, refund=False)
+    other = remembering(":memory:", OFTEN)
+    for source, spent in ((missed, Fraction(0)), (reporting(1), Fraction(1, 4))):
+        other.merge(source.export())
+        known = other.known(OFTEN.digest)
+        assert known is not None
+        assert (known.aborted, other.spent) == (0, spent)
+
+
 def test_a_refund_that_was_proved_here_survives_an_old_export() -> None:
     ledger = spent_ledger(1)
     old = ledger.export()
@@ -952,6 +979,7 @@ def test_successors_with_a_smaller_delta_leave_less_of_it() -> None:
         ledger.remember(examples.pinned(successor), "running", START, approved=True)
         with pytest.raises(Refusal, match=f"delta of the round is .*: must be {left}"):
             taking(ledger, successor, bytes([2]) * 16)
+        assert len(ledger.receipts()) == 1  # it was not even joined
         assert ledger.spent_delta == Fraction(1, 10**6)
 
 
