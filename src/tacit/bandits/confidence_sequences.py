@@ -99,6 +99,7 @@ class Tally:
         self._statistic = float(sum(map(mul, weights, self._sums)))
         self._held = float(sum(map(mul, weights, self._people)))
         self._found: dict[tuple[bytes, int], Floats] = {}  # bounds since the last estimate
+        self._sides: dict[int, tuple[Floats, ...]] = {}  # of `against`, which bisection repeats
 
     @property
     def mean(self) -> float | None:
@@ -128,12 +129,15 @@ class Tally:
         """
         if not self.participants:
             return np.zeros(len(means))
-        tilt = side * self.tilts
-        growth = np.expm1(tilt[:, None] * self._weights)
-        fixed = tilt * self._statistic - self._cumulants[(1 - side) // 2]
-        grown = np.log1p(means[:, None, None] * growth) @ np.array(self._people)
-        found: Floats = np.logaddexp.reduce(fixed - grown + np.log(self.odds), axis=1)
-        return np.logaddexp(found, math.log(1 - self.odds.sum()))
+        if side not in self._sides:
+            tilt = side * self.tilts
+            fixed = tilt * self._statistic - self._cumulants[(1 - side) // 2]
+            growth = np.expm1(tilt[:, None] * self._weights)
+            self._sides[side] = growth, fixed, np.log(self.odds), np.array(self._people)
+        growth, fixed, odds, people = self._sides[side]
+        grown = np.log1p(means[:, None, None] * growth) @ people
+        found: Floats = np.logaddexp.reduce(fixed - grown + odds, axis=1)
+        return np.logaddexp(found, self.least)
 
     @property
     def least(self) -> float:
