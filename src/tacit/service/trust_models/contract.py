@@ -18,13 +18,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation import ReportSlot, ShuffledView, SumView
 from tacit.aggregation.aggregator_context import Draw
-from tacit.aggregation.announcements import LiveRound
+from tacit.aggregation.announcements import LiveRound, accept, announce
 from tacit.aggregation.interface import CheckedShare
+from tacit.aggregation.round_state import PartyRoundState, kept_outcome
 from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution
 from tacit.protocols.contract import Protocol as PrivacyProtocol
 from tacit.records import Records
 from tacit.rounds.codecs import Codec
+from tacit.service.errors import TooEarly
 from tacit.service.store import RoundRow, Stage, Store
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Pinned, Terms
@@ -219,9 +221,14 @@ class CoordinatorEngine(RoundEngine):
     def endorse(self, description: bytes) -> bytes:
         """Sign the only description of a round; raises `Refusal` if the round was aborted."""
 
-    @abstractmethod
     def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
         """The announcement: a signed description with the signatures of all parties; verified."""
+        if len(self.context.terms.parties) == 1:
+            announcement = announce(description, (signature,))
+        else:
+            announcement = linked(link).describe(description, signature)
+        accept(self.description, self.context.pinned, announcement)
+        return announcement
 
     @abstractmethod
     def abandon(self, identity: bytes) -> None:
@@ -256,6 +263,34 @@ class HelperEngine(RoundEngine):
 def decoded(engine: type[RoundEngine], terms: Terms, announcement: bytes) -> LiveRound:
     """The description in a verified announcement."""
     return engine.description.decode(announcement[: -SIGNATURE_SIZE * len(terms.parties)])
+
+
+def check_kind(terms: Terms, kind: str) -> None:
+    """Reject terms with rounds of another kind."""
+    if terms.kind != kind:
+        raise TacitError(f"the terms name {terms.kind} rounds: must be {kind}")
+
+
+def party_outcome(records: Records, party: bytes, role: int, identity: bytes) -> bytes | None:
+    """`recorded_outcome` of a party whose rounds have a `PartyRoundState`."""
+    if PartyRoundState(records, party, identity).find() is None:
+        return None
+    said = kept_outcome(records, role, identity)
+    if not said:
+        raise not_over(identity)
+    return said
+
+
+def abort_party(records: Records, party: bytes, identity: bytes) -> None:
+    """Abort a round with a `PartyRoundState` that is not over, and destroy its keys."""
+    state = PartyRoundState(records, party, identity)
+    if state.find() is not None:
+        state.abort()
+
+
+def not_over(identity: bytes) -> TooEarly:
+    """The error for an outcome that does not exist yet."""
+    return TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
 
 
 def linked(link: HelperLink | None) -> HelperLink:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
+from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise
 from tacit.aggregation.encryption import suite_named
 from tacit.aggregation.interface import ClosedRound
 from tacit.aggregation.local import (
@@ -29,7 +29,7 @@ from tacit.protocols.sums import Local
 from tacit.records import Records
 from tacit.rounds.codecs import Residues
 from tacit.rounds.stated_noise import check_stated
-from tacit.service.errors import LOG, TooEarly
+from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.store import RoundRow
 from tacit.service.trust_models.contract import (
@@ -39,6 +39,7 @@ from tacit.service.trust_models.contract import (
     ReleasedNoise,
     RoundPlan,
     ServedRound,
+    not_over,
 )
 from tacit.terms import Terms
 from tacit.terms.parts import DISCRETE_LAPLACE, UNARY_ENCODING
@@ -110,17 +111,6 @@ class LocalCoordinator(CoordinatorEngine):
         about = self.context
         return endorse_local(about.pinned, about.records, description, about.key)
 
-    def announce(
-        self,
-        description: bytes,
-        signature: bytes,
-        link: HelperLink | None,  # noqa: ARG002
-    ) -> bytes:
-        """The announcement, with the only signature."""
-        announcement = announce(description, (signature,))
-        accept(LocalRound, self.context.pinned, announcement)
-        return announcement
-
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its key."""
         abandon_local(self.context.records, identity, self.context.key)
@@ -149,9 +139,7 @@ class LocalCoordinator(CoordinatorEngine):
         try:
             return local_outcome(records, identity)
         except ClosedRound:
-            raise TooEarly(
-                f"round {identity.hex()} is not over: ask again after its deadline"
-            ) from None
+            raise not_over(identity) from None
 
 
 def _room(terms: Terms, chosen: bool) -> int:

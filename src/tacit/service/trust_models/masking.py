@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
+from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise
 from tacit.aggregation.graph import Claim, Neighbourhood, neighbourhood
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.masking_server import PARTY, MaskingServer, prepare_server
-from tacit.aggregation.round_state import PartyRoundState, RoundPhase, kept_outcome
+from tacit.aggregation.round_state import RoundPhase
 from tacit.errors import TacitError
 from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
@@ -24,7 +24,7 @@ from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
 from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import check_stated, stated_noise
-from tacit.service.errors import LOG, TooEarly
+from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.store import RoundRow
 from tacit.service.trust_models.contract import (
@@ -34,6 +34,9 @@ from tacit.service.trust_models.contract import (
     ReleasedNoise,
     RoundPlan,
     ServedRound,
+    abort_party,
+    check_kind,
+    party_outcome,
 )
 from tacit.terms import Aggregation, Terms
 
@@ -49,8 +52,7 @@ class MaskingCoordinator(CoordinatorEngine):
     @staticmethod
     def check_terms(terms: Terms) -> None:
         """Nothing beyond the checks of the terms themselves."""
-        if terms.kind != KIND:
-            raise TacitError(f"the terms name {terms.kind} rounds: must be {KIND}")
+        check_kind(terms, KIND)
 
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Residues:
@@ -83,12 +85,7 @@ class MaskingCoordinator(CoordinatorEngine):
     @staticmethod
     def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:
         """The signed outcome in the server's record."""
-        if PartyRoundState(records, PARTY, identity).find() is None:
-            return None
-        said = kept_outcome(records, role, identity)
-        if not said:
-            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
-        return said
+        return party_outcome(records, PARTY, role, identity)
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> MaskingRound:  # noqa: ARG002
         """Describe a round whose neighbourhood withstands the adversary of the terms."""
@@ -116,17 +113,9 @@ class MaskingCoordinator(CoordinatorEngine):
         server = MaskingServer(MaskingRound.decode(description), self.context.records)
         return server.endorse(self.context.pinned, self.context.key)
 
-    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:  # noqa: ARG002
-        """The description with this server's signature."""
-        announcement = announce(description, [signature])
-        accept(MaskingRound, self.context.pinned, announcement)
-        return announcement
-
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its key."""
-        state = PartyRoundState(self.context.records, PARTY, identity)
-        if state.find() is not None:
-            state.abort()
+        abort_party(self.context.records, PARTY, identity)
 
     def close(
         self,

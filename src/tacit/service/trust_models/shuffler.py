@@ -14,7 +14,7 @@ from fractions import Fraction
 from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
 from tacit.aggregation.announcements import endorse as endorse_description
 from tacit.aggregation.encryption import suite_named, suite_numbered
-from tacit.aggregation.round_state import PartyRoundState, RoundPhase, kept_outcome
+from tacit.aggregation.round_state import RoundPhase
 from tacit.aggregation.shuffler import (
     BIT,
     Analyzer,
@@ -39,7 +39,7 @@ from tacit.rounds.codecs import Mixed, codec
 from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import check_stated, stated_noise
 from tacit.sampling.certificates import lookup
-from tacit.service.errors import LOG, TooEarly
+from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.store import RoundRow, Stage
 from tacit.service.trust_models.contract import (
@@ -52,7 +52,10 @@ from tacit.service.trust_models.contract import (
     RoundEngine,
     RoundPlan,
     ServedRound,
+    abort_party,
+    check_kind,
     linked,
+    party_outcome,
 )
 from tacit.terms import BY_POLICY, Terms
 from tacit.terms.parts import CERTIFIED_POLYA
@@ -72,8 +75,7 @@ class ShufflerEngine(RoundEngine):
     @staticmethod
     def check_terms(terms: Terms) -> None:
         """Nothing beyond the checks of the terms themselves."""
-        if terms.kind != KIND:
-            raise TacitError(f"the terms name {terms.kind} rounds: must be {KIND}")
+        check_kind(terms, KIND)
 
     def serve(self, row: RoundRow) -> ShufflerReports:
         """The round in this row."""
@@ -83,12 +85,7 @@ class ShufflerEngine(RoundEngine):
     @staticmethod
     def recorded_outcome(records: Records, role: int, identity: bytes) -> bytes | None:
         """The signed outcome in the party's record."""
-        part, said = list(ShuffleRole)[role], kept_outcome(records, role, identity)
-        if PartyRoundState(records, part.value, identity).find() is None:
-            return None
-        if not said:
-            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
-        return said
+        return party_outcome(records, list(ShuffleRole)[role].value, role, identity)
 
     def _signed(self, described: LiveRound) -> bytes:
         """Sign the only description of a round whose keys are on record."""
@@ -168,12 +165,6 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         """Sign a description whose keys are on record."""
         return self._signed(ShufflerRound.decode(description))
 
-    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
-        """Have the helper sign, and verify the announcement."""
-        announcement = linked(link).describe(description, signature)
-        accept(ShufflerRound, self.context.pinned, announcement)
-        return announcement
-
     def missing(self, row: RoundRow, link: HelperLink | None) -> int:
         """One until the helper, which has all reports, has ended its part of the round."""
         if row.assigned < row.slots:
@@ -182,9 +173,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
 
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its keys."""
-        state = PartyRoundState(self.context.records, self.part.value, identity)
-        if state.find() is not None:
-            state.abort()
+        abort_party(self.context.records, self.part.value, identity)
 
     def close(
         self, row: RoundRow, served: ServedRound, link: HelperLink | None

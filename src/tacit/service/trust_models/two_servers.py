@@ -25,7 +25,7 @@ from tacit.protocols.statistic_sums import StatisticSum
 from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
 from tacit.rounds.round_runner import minimum
-from tacit.service.errors import LOG, TooEarly
+from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.store import RoundRow, Stage
 from tacit.service.trust_models.contract import (
@@ -39,6 +39,7 @@ from tacit.service.trust_models.contract import (
     RoundPlan,
     ServedRound,
     linked,
+    not_over,
 )
 from tacit.terms import Terms
 
@@ -76,7 +77,7 @@ class TwoServerEngine(RoundEngine):
             return None
         record = RoundRecord.decode(found)
         if record.stage is not AggregatorStage.CLOSED:
-            raise TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
+            raise not_over(identity)
         return record.outcome or None
 
 
@@ -156,12 +157,6 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         if record is None or record.stage is not AggregatorStage.OPEN:
             raise Refusal("this server aborted it before")
         return signature
-
-    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
-        """Have the helper sign, and verify the announcement."""
-        announcement = linked(link).describe(description, signature)
-        accept(TwoServerRound, self.context.pinned, announcement)
-        return announcement
 
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy this server's keys."""
