@@ -12,10 +12,11 @@ from scipy.special import ndtr
 
 from tacit.algorithms import lookup
 from tacit.bandits.contextual.corner_confidence import bounded_proxy
-from tacit.bandits.contextual.corner_fit import CornerCounts, corner_shapes, public_corners
+from tacit.bandits.contextual.corner_fit import corner_shapes, public_corners
 from tacit.bandits.contextual.device_choices import LinearChoice
 from tacit.bandits.contextual.ellipsoid import scaled_map
 from tacit.bandits.contextual.expected_moments import chances, public_codes
+from tacit.bandits.contextual.histograms import Histograms
 from tacit.contextual import BoundedNumber, Category
 from tacit.contextual.corners import corner_count, layout, squared_lengths
 from tacit.contextual.feature_maps import FeatureMap, interactions
@@ -138,7 +139,7 @@ def test_noise_without_its_tails_is_sub_gaussian(scale: float, servers: int) -> 
     points = np.linspace(reach / 200, reach, 200)
     proxy = max(float(both.variance), float((2 * both.log_mgf(points) / points**2).max()))
     column = np.array([proxy])
-    seen = CornerCounts(
+    seen = Histograms(
         np.zeros((1, 9)), np.zeros((1, 9)), np.array([100.0]), column, column, np.array([reach])
     )
     found = float(bounded_proxy(seen, 0.0125)[0])

@@ -45,7 +45,7 @@ import numpy as np
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.moment_fit import VARIANCE, Moments
-from tacit.bandits.contextual.table_fit import Histograms
+from tacit.bandits.contextual.table_fit import TableHistograms
 from tacit.bandits.linear.design import near_g_optimal
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.errors import probability
@@ -181,12 +181,12 @@ def linear_set(seen: Moments, features: FeatureMap, horizon: int, level: float) 
     return found
 
 
-def cell_bounds(seen: Histograms, level: float) -> tuple[Floats, Floats]:
+def cell_bounds(seen: TableHistograms, level: float) -> tuple[Floats, Floats]:
     """Confidence intervals of all cells' means, segments × options, simultaneously.
 
     Parameters
     ----------
-    seen : Histograms
+    seen : TableHistograms
         The released histograms.
     level : float
         Confidence level, such as 0.95.
@@ -215,7 +215,7 @@ def cell_bounds(seen: Histograms, level: float) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _evidence(seen: Histograms, weights: Floats, means: Floats, side: float) -> Floats:
+def _evidence(seen: TableHistograms, weights: Floats, means: Floats, side: float) -> Floats:
     """The logarithm of the mixture against each mean: segments × options × means."""
     rounds, segments, options = weights.shape
     total = np.full((segments, options, len(means), len(TILTS)), 0.0)

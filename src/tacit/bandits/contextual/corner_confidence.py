@@ -33,7 +33,8 @@ import math
 import numpy as np
 
 from tacit.bandits.contextual.confidence import SHRINKS, USUAL, LinearSet, longest_parameter
-from tacit.bandits.contextual.corner_fit import CornerCounts, corner_shapes
+from tacit.bandits.contextual.corner_fit import corner_shapes
+from tacit.bandits.contextual.histograms import Histograms
 from tacit.bandits.contextual.moment_fit import VARIANCE
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.errors import probability
@@ -42,24 +43,8 @@ from tacit.types import Floats
 STEEPEST = 0.5  # largest Σ |bᵢ| for means in [0, 1]
 
 
-def corner_set(seen: CornerCounts, features: FeatureMap, horizon: int, level: float) -> LinearSet:
-    """The confidence set after these rounds; valid at all rounds at once.
-
-    Parameters
-    ----------
-    seen : CornerCounts
-        The released histograms.
-    features : FeatureMap
-        The public features.
-    horizon : int
-        The number of participants for which the set is narrowest.
-    level : float
-        Confidence level, such as 0.95.
-
-    Returns
-    -------
-    LinearSet
-    """
+def corner_set(seen: Histograms, features: FeatureMap, horizon: int, level: float) -> LinearSet:
+    """`linear_set` from released histograms over corners instead of moments."""
     failure = 1 - float(probability("level", level))
     shapes, d = corner_shapes(features), features.dimension
     rounds, corners = seen.wins.shape
@@ -102,7 +87,7 @@ def corner_set(seen: CornerCounts, features: FeatureMap, horizon: int, level: fl
     return found
 
 
-def bounded_proxy(seen: CornerCounts, failure: float) -> Floats:
+def bounded_proxy(seen: Histograms, failure: float) -> Floats:
     """σ² of every round's noise in a cell, set to 0 where it exceeds a bound.
 
     Over all rounds, some noise exceeds its bound with probability at most `failure`.

@@ -22,7 +22,8 @@ from itertools import product
 import numpy as np
 
 from tacit.bandits.contextual.expected_moments import fitted_shares, public_codes
-from tacit.bandits.contextual.moment_fit import PRECISION, VARIANCE
+from tacit.bandits.contextual.histograms import Histograms
+from tacit.bandits.contextual.moment_fit import PRECISION, VARIANCE, ParameterFit
 from tacit.contextual.corners import CornerLayout, layout
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.types import Floats
@@ -30,30 +31,6 @@ from tacit.types import Floats
 PASSES = 4
 UNSURE = 0.1  # relative standard deviation of expected plays
 RIDGE = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class CornerCounts:
-    """Released histograms of all rounds.
-
-    Parameters
-    ----------
-    wins, losses
-        Noisy counts, rounds × corners.
-    people
-        Participants per round.
-    noise
-        Variance of the noise in a cell, per round.
-    proxy, reach
-        ln E[e^{t · noise}] <= t² · proxy / 2 for |t| <= reach, per round.
-    """
-
-    wins: Floats
-    losses: Floats
-    people: Floats
-    noise: Floats
-    proxy: Floats
-    reach: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +124,7 @@ def public_corners(features: FeatureMap) -> Floats:
     return found
 
 
-def expected_plays(shapes: Sequence[Floats], seen: CornerCounts) -> Floats:
+def expected_plays(shapes: Sequence[Floats], seen: Histograms) -> Floats:
     """Expected plays of corners in every round, from the corners of its policy: rounds × corners.
 
     `shapes` are, per round, the chances of corners in the public contexts.
@@ -161,13 +138,11 @@ def expected_plays(shapes: Sequence[Floats], seen: CornerCounts) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class CornerFit:
-    """An estimated parameter with its covariance, and what a participant of a round adds.
+class CornerFit(ParameterFit):
+    """A fit to histograms over corners.
 
     Parameters
     ----------
-    mean, covariance
-        Of the parameter of centred rewards.
     each
         Expected plays of every corner per participant of the last round.
     noise
@@ -176,22 +151,16 @@ class CornerFit:
         The corners.
     """
 
-    mean: Floats
-    covariance: Floats
     each: Floats
     noise: float
     shapes: CornerShapes
 
-    def after(self, people: float) -> Floats:
-        """The covariance as if this many more participants of one round were known."""
-        if not people:
-            return self.covariance
+    def _added(self, people: float) -> Floats:
         plays, noise = self.each[None] * people, np.array([self.noise])
         square = np.outer(self.mean, self.mean) + self.covariance
         spare = np.full(plays.shape, 2 * self.noise)
         covariance = self.shapes.covariance(plays, noise, spare, square)
-        known = self.shapes.weights(plays, covariance)[1]
-        return np.asarray(np.linalg.inv(np.linalg.inv(self.covariance) + known))
+        return self.shapes.weights(plays, covariance)[1]
 
 
 def corner_prior(features: FeatureMap) -> CornerFit:
@@ -201,7 +170,7 @@ def corner_prior(features: FeatureMap) -> CornerFit:
     return CornerFit(np.zeros(d), np.eye(d) / PRECISION, each, 0.0, shapes)
 
 
-def fitted_corners(seen: CornerCounts, expected: Floats, start: CornerFit) -> CornerFit:
+def fitted_corners(seen: Histograms, expected: Floats, start: CornerFit) -> CornerFit:
     """The weighted fit of all rounds.
 
     Parameters

@@ -10,7 +10,6 @@ import numpy as np
 from tacit.bandits.contextual.confidence import LinearSet
 from tacit.bandits.contextual.corner_confidence import corner_set
 from tacit.bandits.contextual.corner_fit import (
-    CornerCounts,
     CornerFit,
     corner_prior,
     expected_plays,
@@ -20,7 +19,8 @@ from tacit.bandits.contextual.corner_fit import (
 from tacit.bandits.contextual.device_choices import CornerChoice
 from tacit.bandits.contextual.expected_moments import chances, public_features
 from tacit.bandits.contextual.gains import PolicyValue
-from tacit.bandits.contextual.policy_learners import FARTHEST, LinearPolicyLearner
+from tacit.bandits.contextual.histograms import Histograms
+from tacit.bandits.contextual.policy_learners import LinearPolicyLearner
 from tacit.contextual.corners import layout
 from tacit.contextual.policies import LinearPolicy
 from tacit.types import Estimate, Floats, Round
@@ -48,11 +48,10 @@ class CornerThompson(LinearPolicyLearner):
         self.fit = corner_prior(self.map)
         self._choices = []
         self._shapes: list[Floats] = []
-        empty, none = np.zeros((0, layout(self.map).size)), np.zeros(0)
-        self._seen = CornerCounts(empty, empty, none, none, none, none)
+        self._seen = Histograms.empty(layout(self.map).size)
 
     @property
-    def counts(self) -> CornerCounts:
+    def counts(self) -> Histograms:
         """The released histograms of all rounds."""
         return self._seen
 
@@ -68,15 +67,7 @@ class CornerThompson(LinearPolicyLearner):
         assignment, people = round_.assignment, int(estimate.error.participants)
         assert isinstance(assignment, CornerChoice)
         losses, wins = np.asarray(estimate.total, dtype=float).reshape(-1, 2).T
-        old = self._seen
-        self._seen = CornerCounts(
-            np.vstack([old.wins, wins]),
-            np.vstack([old.losses, losses]),
-            np.append(old.people, people),
-            np.append(old.noise, (float(estimate.error.stated[0]) * people) ** 2),
-            np.append(old.proxy, float(estimate.error.proxies[0]) * people**2),
-            np.append(old.reach, min(float(estimate.error.reaches[0]) / people, FARTHEST)),
-        )
+        self._seen = self._seen.with_round(estimate.error, wins=wins, losses=losses)
         self._choose(assignment)
         self._fit()
         proxy, reach = float(self._seen.proxy[-1]), float(self._seen.reach[-1])
@@ -93,28 +84,13 @@ class CornerThompson(LinearPolicyLearner):
         self.fit = fitted_corners(self._seen, expected, corner_prior(self.map))
 
     def _state(self) -> dict[str, Any]:
-        seen = self._seen
-        return super()._state() | {
-            "wins": seen.wins.tolist(),
-            "losses": seen.losses.tolist(),
-            "people": seen.people.tolist(),
-            "noise": seen.noise.tolist(),
-            "proxy": seen.proxy.tolist(),
-            "reach": seen.reach.tolist(),
-            "choices": [one.policy.to_dict() for one in self._choices],
-        }
+        choices = [one.policy.to_dict() for one in self._choices]
+        return super()._state() | self._seen.to_dict() | {"choices": choices}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        wins, losses = (
-            np.array(state[name], dtype=float).reshape(-1, layout(self.map).size)
-            for name in ("wins", "losses")
-        )
-        people, noise, proxy, reach = (
-            np.array(state[name], dtype=float) for name in ("people", "noise", "proxy", "reach")
-        )
-        self._seen = CornerCounts(wins, losses, people, noise, proxy, reach)
+        self._seen = Histograms.from_dict(state, (layout(self.map).size,))
         for one in state["choices"]:
             self._choose(self._choice(LinearPolicy.from_dict(one)))
-        if len(people):
+        if len(self._seen.people):
             self._fit()

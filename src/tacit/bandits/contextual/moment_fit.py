@@ -16,6 +16,7 @@ The covariance is calibrated on average. It decides what is explored, and is no 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,32 +58,48 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearFit:
+class ParameterFit(ABC):
     """An estimated parameter with its covariance, and what a participant of a round adds.
 
     Parameters
     ----------
     mean, covariance
         Of the parameter of centred rewards.
+    """
+
+    mean: Floats
+    covariance: Floats
+
+    def after(self, people: float) -> Floats:
+        """The covariance as if this many more participants of one round were known."""
+        if not people:
+            return self.covariance
+        return np.asarray(np.linalg.inv(np.linalg.inv(self.covariance) + self._added(people)))
+
+    @abstractmethod
+    def _added(self, people: float) -> Floats:
+        """The precision that this many participants of one round add."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit(ParameterFit):
+    """A fit to moments.
+
+    Parameters
+    ----------
     each
         Expected Σ x xᵀ per participant of the last round.
     noise
         Covariance of the noise in the last round's u - Vθ.
     """
 
-    mean: Floats
-    covariance: Floats
     each: Floats
     noise: Floats
 
-    def after(self, people: float) -> Floats:
-        """The covariance as if this many more participants of one round were known."""
-        if not people:
-            return self.covariance
+    def _added(self, people: float) -> Floats:
         seen = self.each * people
         inner = VARIANCE * seen + self.noise + 1e-9 * np.eye(len(self.mean))
-        known = seen @ np.linalg.solve(inner, seen)
-        return np.asarray(np.linalg.inv(np.linalg.inv(self.covariance) + known))
+        return np.asarray(seen @ np.linalg.solve(inner, seen))
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,11 +44,12 @@ from tacit.bandits.contextual.gains import (
     SingleOptionGain,
     SliceValue,
 )
+from tacit.bandits.contextual.histograms import FARTHEST
 from tacit.bandits.contextual.moment_fit import LinearFit, Moments
 from tacit.bandits.contextual.schedules import growing
 from tacit.bandits.contextual.table_fit import (
-    Histograms,
     TableFit,
+    TableHistograms,
     best_probabilities,
     fitted_table,
     table_prior,
@@ -63,7 +64,6 @@ MOST_LISTED = 64  # contexts that are answered for by default
 LEVEL = 0.95  # of the decisions that end exploration
 PARTS = 6  # of a round, with shrinking covariance
 BOLDNESS = 0.7  # standard deviations of Thompson draws
-FARTHEST = 30.0  # largest tilt of a moment generating function
 FIRST = 1.0  # standard deviation of the first round's draws, for features about 1 long
 
 
@@ -471,12 +471,10 @@ class TableThompson(PolicyLearner):
         if not self.segments:
             raise TacitError("the context has numbers: tables need categories only. Use moments.")
         self.fit: TableFit = table_prior(self.segments, self.arms)
-        shape = (0, self.segments, self.arms)
-        empty, none = np.zeros(shape), np.zeros(0)
-        self._seen = Histograms(empty, empty, empty, none, none, none, none)
+        self._seen = TableHistograms.empty(self.segments, self.arms)
 
     @property
-    def histograms(self) -> Histograms:
+    def histograms(self) -> TableHistograms:
         """The released histograms of all rounds."""
         return self._seen
 
@@ -512,16 +510,11 @@ class TableThompson(PolicyLearner):
         assert isinstance(assignment, TableChoice)
         total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
         cells = total.reshape(self.segments, self.arms, 2)
-        noise = (float(estimate.error.stated[0]) * people) ** 2
-        old = self._seen
-        self._seen = Histograms(
-            np.concatenate([old.wins, cells[None, :, :, 1]]),
-            np.concatenate([old.losses, cells[None, :, :, 0]]),
-            np.concatenate([old.policies, assignment.probabilities[None]]),
-            np.append(old.people, people),
-            np.append(old.noise, noise),
-            np.append(old.proxy, float(estimate.error.proxies[0]) * people**2),
-            np.append(old.reach, min(float(estimate.error.reaches[0]) / people, FARTHEST)),
+        self._seen = self._seen.with_round(
+            estimate.error,
+            wins=cells[:, :, 1],
+            losses=cells[:, :, 0],
+            policies=assignment.probabilities,
         )
         self.fit = fitted_table(self._seen)
         proxy, reach = float(self._seen.proxy[-1]), float(self._seen.reach[-1])
@@ -550,29 +543,12 @@ class TableThompson(PolicyLearner):
         return np.asarray(0.5 + self.fit.mean[self.map.segment(context)])
 
     def _state(self) -> dict[str, Any]:
-        seen = self._seen
-        return super()._state() | {
-            "wins": seen.wins.tolist(),
-            "losses": seen.losses.tolist(),
-            "policies": seen.policies.tolist(),
-            "people": seen.people.tolist(),
-            "noise": seen.noise.tolist(),
-            "proxy": seen.proxy.tolist(),
-            "reach": seen.reach.tolist(),
-        }
+        return super()._state() | self._seen.to_dict()
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        shape = (-1, self.segments, self.arms)
-        wins, losses, policies = (
-            np.array(state[name], dtype=float).reshape(shape)
-            for name in ("wins", "losses", "policies")
-        )
-        people, noise, proxy, reach = (
-            np.array(state[name], dtype=float) for name in ("people", "noise", "proxy", "reach")
-        )
-        self._seen = Histograms(wins, losses, policies, people, noise, proxy, reach)
-        if len(people):
+        self._seen = TableHistograms.from_dict(state, (self.segments, self.arms))
+        if len(self._seen.people):
             self.fit = fitted_table(self._seen)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, roots_hermite
 
+from tacit.bandits.contextual.histograms import Histograms
 from tacit.bandits.contextual.moment_fit import VARIANCE
 from tacit.types import Floats
 
@@ -29,30 +30,16 @@ REST = 1.3  # the noise of plays, relative to that of centred sums, once rewards
 
 
 @dataclass(frozen=True, eq=False)
-class Histograms:
+class TableHistograms(Histograms):
     """Released histograms of all rounds: rounds × segments × options.
 
     Parameters
     ----------
-    wins, losses
-        Noisy counts.
     policies
         The probability of every option in every segment.
-    people
-        Participants per round.
-    noise
-        Variance of the noise in a cell, per round.
-    proxy, reach
-        ln E[e^{t · noise}] <= t² · proxy / 2 for |t| <= reach, per round.
     """
 
-    wins: Floats
-    losses: Floats
     policies: Floats
-    people: Floats
-    noise: Floats
-    proxy: Floats
-    reach: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +68,7 @@ def table_prior(segments: int, options: int) -> TableFit:
     return TableFit(np.zeros(size), np.full(size, WIDEST**2), shares, 0.0)
 
 
-def fitted_table(seen: Histograms) -> TableFit:
+def fitted_table(seen: TableHistograms) -> TableFit:
     """The weighted fit of all rounds."""
     centred, plays = (seen.wins - seen.losses) / 2, seen.wins + seen.losses
     first_noise = seen.noise[:, None, None] / 2
@@ -106,7 +93,7 @@ def fitted_table(seen: Histograms) -> TableFit:
 
 
 def _plays(
-    seen: Histograms, plays: Floats, shares: Floats, noise: Floats
+    seen: TableHistograms, plays: Floats, shares: Floats, noise: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Expected plays, the combination with the noisy counts, and the variance that is left."""
     people = seen.people[:, None, None]
