@@ -2024,7 +2024,7 @@ TARGETS: tuple[Target, ...] = (
         "terms/pinned.py",
         "Pinned._check_certified",
         (checks, swap("self.terms.each[0]", "self.terms.promise.epsilon")),
-        (*CERTIFIED, *WEAKEST),
+        (*CERTIFIED, *WEAKEST, *STATED_NOISE),
     ),
     # assumptions dropped, scopes swapped
     Target(

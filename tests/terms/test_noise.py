@@ -23,6 +23,7 @@ from tacit.noise import (
     sum_divergence,
 )
 from tacit.privacy.loss import privacy_loss
+from tacit.sampling.certificates import lookup
 from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Offer, Party, Promise, Terms
 from tacit.terms.accounting import (
@@ -258,6 +259,19 @@ def test_rounds_need_the_shares_of_their_terms(distribution: str, parameter: Fra
             shown.check(round_of(shown.terms, **weaker))
 
 
+@pytest.mark.parametrize(
+    ("distribution", "parameter", "most"),
+    [("skellam", VARIANCE, 2**31), ("discrete-laplace", Fraction(1), 2**20)],
+)
+def test_rounds_have_at_most_the_noise_that_a_device_can_draw(
+    distribution: str, parameter: Fraction, most: int
+) -> None:
+    shown = pinned(under(distribution, parameter))
+    assert shown.check(round_of(shown.terms, total=Fraction(most))) == 1
+    with pytest.raises(Refusal, match=f"total noise of the round is .*: must be at most {most}"):
+        shown.check(round_of(shown.terms, total=most + Fraction(1, 100)))
+
+
 def test_rounds_of_narrow_gaussian_shares_are_rejected() -> None:
     """Shares of σ = 0.51 are not close enough to parts of one draw."""
     shown = pinned(under("discrete-gaussian", SIGMA))
@@ -358,6 +372,21 @@ def test_rounds_need_noise_for_all_levels_of_an_answer() -> None:
     with pytest.raises(Refusal, match="delta of the noise of the round is"):
         wide.check(round_of(wide.terms, levels=2))
     assert wide.check(round_of(wide.terms, levels=2, total=3 * SIGMA)) == 1
+
+
+def test_certified_shares_have_the_least_noise_of_their_terms_too() -> None:
+    """Terms may state more noise than the certificate for the round's users has."""
+    proven = lookup(64, Fraction(1)).certificate.parameters
+    total = 1 / proven.noise_epsilon
+    about = {"kind": "mixing", "divisor": 64, "total": total, "parts": proven.bits}
+    changes: dict[str, Any] = {"promise": Promise(Fraction(1)), "admission": "invitation"}
+    changes["issuer"] = public_key(KEYS[2])
+    shown = pinned(shuffled("certified-polya", total, **changes))
+    assert shown.check(round_of(shown.terms, suite=shown.terms.suite, **about)) == 1
+    more = total + Fraction(1, 1000)
+    strict = pinned(shuffled("certified-polya", more, **changes))
+    with pytest.raises(Refusal, match=f"total noise of the round is .*: must be at least {more}"):
+        strict.check(round_of(strict.terms, suite=strict.terms.suite, **about))
 
 
 def test_numbers_are_split_into_enough_shares() -> None:
