@@ -15,7 +15,7 @@ from tests.tables import each_row
 
 from tacit.algorithms import LinearProblem, algorithms, lookup
 from tacit.algorithms.lzj22 import status
-from tacit.assumptions import Protects, Secret
+from tacit.assumptions import DistinctRounds, Protects, Secret
 from tacit.bandits.linear.phased import DistributedElimination
 from tacit.environments.population import Population, covering
 from tacit.errors import TacitError
@@ -108,6 +108,16 @@ def test_a_guarantee_states_the_secret_that_a_report_holds(
     assert isinstance(found, (Guaranteed, KnownPerRound))
     stated = found.guarantee if isinstance(found, Guaranteed) else found.target
     assert stated.assumptions == {Protects(secret)}
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "shuffler", "secure-aggregation"])
+def test_several_participations_are_in_distinct_rounds(trust: str) -> None:
+    """Unless they are pure, whose losses add up in one round too."""
+    for delta, participations, told in ((0.1, 1, False), (0.1, 2, True), (0.0, 2, False)):
+        problem = LinearProblem.of(delta=delta, participations=participations)
+        found = status(problem, TrustModel(trust))
+        assert isinstance(found, Guaranteed)
+        assert (DistinctRounds() in found.guarantee.assumptions) == told
 
 
 @pytest.mark.extended

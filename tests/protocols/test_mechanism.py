@@ -491,6 +491,16 @@ def test_a_restored_guarantee_protects_what_participants_report() -> None:
             Experiment.from_dict(data)
 
 
+def test_the_privacy_of_rounds_is_a_stated_status() -> None:
+    """A bare guarantee, or none, would be compared with no round."""
+    arguments = {"binary": True}
+    assert PerRound(factories.exact, arguments, NonPrivate()).guarantee is None
+    wrong: tuple[Any, ...] = (None, PureDP(1), 1.0)
+    for status in wrong:
+        with pytest.raises(TacitError, match=r"privacy is .*: must be Guaranteed\(guarantee\)"):
+            PerRound(factories.exact, arguments, status)
+
+
 def test_a_round_below_the_minimum_batch_size_is_rejected() -> None:
     mechanism, _ = MECHANISMS["arms"]
     large = replace(mechanism, smallest=50)

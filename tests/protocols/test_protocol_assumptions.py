@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from tacit.assumptions import (
     BoundedAdversary,
     CompleteGroups,
     DishonestAtMost,
+    DistinctRounds,
     HonestDevice,
     HonestServers,
     JointPrivacy,
@@ -34,9 +36,11 @@ from tacit.assumptions import (
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, Arithmetic, Guarantee, PureDP, ThreatModel, View
 from tacit.protocols import factories
+from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
-from tacit.protocols.integer_vectors import ShuffledVector
+from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
+from tacit.protocols.l2_sums import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.prefix_delivery import Noise, Presence
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
@@ -194,6 +198,28 @@ def test_shared_noise_states_dropouts_and_corrupted_participants(
     for protocol in (part, SplitAndMix(part), shuffled):
         assert protocol.guarantee is not None
         assert protocol.guarantee.assumptions == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda target: ShuffledVector(6, 1, 1.0, target, precision=2),
+        lambda target: SecureVector(6, 3, 1.0, target, precision=5),
+        lambda target: CentralBall(6, 3, 2.0, target),
+        lambda target: LocalBall(6, 3, 2.0, target),
+        lambda target: SecureBall(6, 3, 2.0, target),
+        lambda target: ShuffledBall(30, 3, 2.0, target),
+    ],
+)
+def test_vectors_compose_over_participations_in_distinct_rounds(
+    make: Callable[[ApproximateDP], Protocol],
+) -> None:
+    """Two reports of a participant in one round would move its sum twice under one draw."""
+    alone, twice = (make(ApproximateDP(9.0, 1e-3, participations=n)).guarantee for n in (1, 2))
+    assert alone is not None
+    assert twice is not None
+    assert DistinctRounds() not in alone.assumptions
+    assert twice.assumptions == alone.assumptions | {DistinctRounds()}
 
 
 @pytest.mark.parametrize("curious", [0, 1, 2])
