@@ -2158,7 +2158,7 @@ TARGETS: tuple[Target, ...] = (
         "aggregation/announcements.py",
         "SharedNoise.__post_init__",
         (checks,),
-        (*SHUFFLER, *COORDINATOR, *DEVICE_SHARES),
+        ("tests/aggregation/test_shared_noise.py",),
     ),
 )
 
