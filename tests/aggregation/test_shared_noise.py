@@ -44,5 +44,5 @@ def test_bytes_of_such_noise_are_rejected_when_they_are_read() -> None:
         b"",
     )
     for divisor, total in ((bytes(4), Fraction(2)), (four, Fraction(LARGE))):
-        with pytest.raises(TacitError, match="(divisor|total noise) is"):
+        with pytest.raises(TacitError, match=r"(divisor|total noise) is"):
             SharedNoise.first(divisor + wire.pack_fraction(total))
