@@ -15,17 +15,12 @@ from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Reply, Request, 
 from tacit.client.http import (
     FAILED,
     HUNG_UP,
-    TIMEOUT,
     arguments,
     carried,
-    check_proxy,
     check_tunnel,
-    proxied,
-    trusted,
-    without_cookies,
+    connection,
 )
 from tacit.client.ledger import Ledger
-from tacit.client.loopback import NEARBY
 from tacit.client.pins import Pins
 
 T = TypeVar("T")
@@ -78,12 +73,9 @@ class AsyncDevice(DeviceCore):
     ) -> None:
         super().__init__(ledger, pins, **injected)
         self._owned, self._tunnelled = http is None, proxy is not None
-        if proxy is not None:
-            check_proxy(proxy, pins.address, given=http is not None)
-            http = httpx.AsyncHTTPTransport(trusted(), proxy=proxy)
-        elif http is None and proxied():
-            http = httpx.AsyncClient(verify=trusted(), timeout=TIMEOUT, mounts=NEARBY)
-        self._http = without_cookies(http or httpx.AsyncHTTPTransport(trusted()))
+        self._http: httpx.AsyncBaseTransport | httpx.AsyncClient = connection(
+            http, proxy, pins.address, httpx.AsyncHTTPTransport, httpx.AsyncClient
+        )
         self._sleep = sleep
 
     async def __aenter__(self) -> Self:

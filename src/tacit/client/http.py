@@ -28,6 +28,8 @@ from tacit.client.pins import Pins
 from tacit.errors import Refusal, TacitError, require
 
 T = TypeVar("T")
+TransportT = TypeVar("TransportT", httpx.BaseTransport, httpx.AsyncBaseTransport)
+ClientT = TypeVar("ClientT", httpx.Client, httpx.AsyncClient)
 TIMEOUT = 10.0  # seconds for each operation on a connection
 FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 # A server may close an idle connection while it is being reused: retry once on a new connection.
@@ -91,12 +93,9 @@ class Device(DeviceCore):
     ) -> None:
         super().__init__(ledger, pins, **injected)
         self._owned, self._tunnelled = http is None, proxy is not None
-        if proxy is not None:
-            check_proxy(proxy, pins.address, given=http is not None)
-            http = httpx.HTTPTransport(trusted(), proxy=proxy)
-        elif http is None and proxied():
-            http = httpx.Client(verify=trusted(), timeout=TIMEOUT, mounts=NEARBY)
-        self._http = without_cookies(http or httpx.HTTPTransport(trusted()))
+        self._http: httpx.BaseTransport | httpx.Client = connection(
+            http, proxy, pins.address, httpx.HTTPTransport, httpx.Client
+        )
         self._sleep = sleep
 
     def __enter__(self) -> Self:
@@ -259,6 +258,22 @@ class Device(DeviceCore):
             return self._http.handle_request(carried(request))
         asked = self._http.build_request(**arguments(request))
         return self._http.send(asked, stream=True, follow_redirects=False)
+
+
+def connection(
+    http: TransportT | ClientT | None,
+    proxy: str | None,
+    address: str,
+    transport: Callable[..., TransportT],
+    client: Callable[..., ClientT],
+) -> TransportT | ClientT:
+    """The given connection or a new one, through the given proxy or those of the environment."""
+    if proxy is not None:
+        check_proxy(proxy, address, given=http is not None)
+        return transport(trusted(), proxy=proxy)
+    if http is None and proxied():
+        http = client(verify=trusted(), timeout=TIMEOUT, mounts=NEARBY)
+    return without_cookies(http or transport(trusted()))
 
 
 def check_proxy(proxy: str, address: str, *, given: bool) -> None:
