@@ -156,7 +156,7 @@ def main() -> None:
             "1, or scale the query"
         )
     except OSError as error:
-        _fail(f"{error.filename or 'a file'}: {error.strerror or error}: choose another")
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}: check the path")
     except (KeyboardInterrupt, Stopped) as stop:
         _fail(", ".join(["interrupted", *map(str, stop.args)]), INTERRUPTED)
     except typer.Abort:

@@ -54,8 +54,9 @@ def new(
     """
     with needs_live():
         from tacit.service import bootstrap, definition, definition_files, issuers, option_tables
-        from tacit.service.context_entries import CONTEXTUAL
+        from tacit.service.context_entries import CONTEXTUAL, context_field
         from tacit.service.definition_rules import has_option
+        from tacit.service.readers import checked
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -81,6 +82,8 @@ def new(
         values["options_file"] = str(options_file)
         values["options_table"] = option_tables.load_text(file.parent / options_file)
     if context:
+        for one in context:
+            checked("--context", one, context_field)
         values |= {"algorithm": CONTEXTUAL, "context_fields": tuple(context)}
     helped = len(ROLES[TrustModel(trust)]) > 1
     if helper is not None and not helped:

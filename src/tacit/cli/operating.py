@@ -146,7 +146,7 @@ def write_new(file: Path, text: str, mode: int = 0o666) -> None:
 def refuse_old(file: Path) -> None:
     """Reject a file that exists."""
     if file.exists():
-        raise TacitError(f"{file} exists and is not overwritten: name another file")
+        raise TacitError(f"{file} exists and is not overwritten: name another")
 
 
 def print_lines(lines: list[str]) -> None:

@@ -209,7 +209,7 @@ def found(
         return
     sentence("created", f"{config}, with its key, lock and admin token beside it")
     _say_card(card, directory)
-    sentence("next", "run these, one after the other:")
+    sentence("next", "run these; the first keeps running, so use another terminal for the others:")
     for one in commands:
         print(f"  {one}")
 
@@ -223,7 +223,7 @@ def _next(card: Card, config: Path) -> list[str]:
         return [serve, cosign, f"tacit doctor {card.address} --config {config}"]
     return [
         serve,
-        "tacit experiment new experiment.toml --helper card.toml",
+        "tacit experiment new experiment.toml --helper helper/card.toml",
         f"tacit experiment create experiment.toml --config {config}",
     ]
 

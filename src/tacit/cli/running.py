@@ -249,7 +249,8 @@ def _say_estimates(said: dict[str, Any]) -> None:
     if any(row["lift_low"] is not None and row["lift_high"] is None for row in said["options"]):
         sentence(
             NO_LIMIT,
-            "the control's interval still includes 0, so a lift over it may be of any size",
+            "with both options uncertain, the control's mean may still be 0, so a lift over it may "
+            "be of any size",
         )
     if said["contexts"] is None:
         sentence("which is best", verdict(said))

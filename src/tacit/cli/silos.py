@@ -219,7 +219,8 @@ def make_terms(
     file.write_text(write_federation(terms, signed), encoding="utf-8")
     show(_summary(terms) | {"file": str(file)}, "terms", as_json)
     if not as_json:
-        sentence("next", f"send {file} to every silo, which signs: tacit silo check --sign")
+        sign = "tacit silo check silo.toml --sign"
+        sentence("next", f"send {file} to every silo, which signs: {sign}")
 
 
 def join_signatures(
@@ -329,17 +330,16 @@ def request_evaluation(
     budget. The same request again prints the result and costs nothing.
     """
     with needs_live():
-        from fractions import Fraction
-
+        from tacit.service.readers import checked, fraction
         from tacit.silos.evaluation import EvaluationRequest
         from tacit.silos.evaluation_files import result_of
     asked = EvaluationRequest(
         policy.read_text(encoding="utf-8"),
         estimator,
-        Fraction(str(clip)),
+        checked("--clip", str(clip), fraction),
         capacity,
-        Fraction(epsilon),
-        Fraction(delta),
+        checked("--epsilon", epsilon, fraction),
+        checked("--delta", delta, fraction),
     )
     if replay is not None:
         _simulate_evaluation(asked, replay, seed, as_json)

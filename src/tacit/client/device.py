@@ -525,10 +525,11 @@ def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
 
 
 def _digest(experiment: Experiment) -> bytes:
-    digest = experiment if isinstance(experiment, bytes) else unhex(experiment, "experiment")
-    rule = "the digest of its terms, 64 hexadecimal digits"
-    require(len(digest) == DIGEST_SIZE, "experiment", digest.hex(), rule)
-    return digest
+    digits = experiment.hex() if isinstance(experiment, bytes) else experiment
+    rule = "the digest of its terms, 64 hexadecimal digits, as in app.json"
+    fits = isinstance(digits, str) and len(digits) == 2 * DIGEST_SIZE
+    require(fits, "experiment", repr(digits), rule)
+    return unhex(digits, "experiment")
 
 
 def _option(terms: Terms, found: dict[str, object]) -> str | None:

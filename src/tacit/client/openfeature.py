@@ -18,11 +18,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from openfeature.evaluation_context import EvaluationContext
-from openfeature.exception import ErrorCode
-from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Reason
-from openfeature.provider import AbstractProvider, Metadata
-from openfeature.track import TrackingEventDetails
+try:
+    from openfeature.evaluation_context import EvaluationContext
+    from openfeature.exception import ErrorCode
+    from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Reason
+    from openfeature.provider import AbstractProvider, Metadata
+    from openfeature.track import TrackingEventDetails
+except ImportError as error:
+    raise ImportError("openfeature is missing: pip install 'tacit[openfeature]'") from error
 
 from tacit.client import Device, Slot
 from tacit.errors import TacitError, require

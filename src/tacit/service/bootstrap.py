@@ -160,7 +160,10 @@ def read_card(path: Path) -> Card:
         card = Card(said["role"], readers.address(said["address"]), readers.public_key(said["key"]))
         same = said.get("fingerprint", card.fingerprint) == card.fingerprint
     except OSError as problem:
-        raise TacitError(f"{path} is not readable ({problem.strerror}): name a card.toml") from None
+        raise TacitError(
+            f"{path} is not readable ({problem.strerror}): name the card.toml that the other "
+            "operator sends"
+        ) from None
     except UnicodeDecodeError:
         raise TacitError(f"{path} is not a party's card (no text): request it again") from None
     except KeyError as missing:

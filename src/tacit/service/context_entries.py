@@ -43,7 +43,7 @@ def context_field(text: str) -> Field:
     if (bounds := _RANGE.fullmatch(rest)) and colon and name.strip():
         return _number(name.strip(), bounds)
     if not colon or not name.strip() or len(values) < 2 or not all(values):
-        raise InvalidValue('a list of fields such as "device: phone, desktop" or "age: 18 to 90"')
+        raise InvalidValue('fields such as "device: phone, desktop" or "age: 18 to 90"')
     if len({visible(value) for value in values}) < len(values):
         raise RuleViolation(f"contextual.fields names a value of {name} twice; names must differ")
     return ContextField(name.strip(), values)

@@ -54,6 +54,8 @@ def checked(name: str, value: object, read: Callable[[object], Any]) -> Any:
         return read(value)
     except InvalidValue as wrong:
         raise TacitError(f"{name} is {shown(value)}: must be {wrong}") from None
+    except RuleViolation as wrong:
+        raise TacitError(str(wrong)) from None
 
 
 def text(value: object) -> str:

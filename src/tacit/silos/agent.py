@@ -460,7 +460,10 @@ class SiloAgent:
     def _noisy(self, request: EvaluationRequest, charged: Sequence[EvaluationRequest]) -> bytes:
         """The noisy sums of an evaluation; rejected beyond the budget."""
         if self._recorded is None:
-            raise Refusal("silo has no recorded data to evaluate")
+            raise Refusal(
+                "silo has no recorded data to evaluate: name a table as recorded and a budget as "
+                "[evaluations] in its silo.toml"
+            )
         self._recorded.check_budget([*charged, request])
         encoder = Encoder(request.sums(self.terms))
         return np.asarray(encoder.randomize(request.vector(self._recorded.table))).tobytes()

@@ -179,10 +179,9 @@ class ContextSpec:
         missing = [name for name in names if name not in context]
         unknown = sorted(str(name) for name in context if name not in names)
         if missing or unknown:
-            raise TacitError(
-                f"context lacks {', '.join(missing) or 'no column'} and has "
-                f"{', '.join(unknown) or 'none'} too many: must have exactly {', '.join(names)}"
-            )
+            wrong = [("lacks", missing), ("has unknown", unknown)]
+            said = " and ".join(f"{verb} {', '.join(some)}" for verb, some in wrong if some)
+            raise TacitError(f"context {said}: must have exactly {', '.join(names)}")
         values = [column.scaled(context[column.name]) for column in self.columns]
         return np.array([number for one in values for number in one])
 

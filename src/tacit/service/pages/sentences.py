@@ -229,7 +229,8 @@ def unknowns(view: View) -> list[str]:
         )
     if any(one["lift"] is not None and one["lift_high"] is None for one in others):
         said.append(
-            "No limit: the control's interval still includes 0, so a lift may be of any size."
+            "No limit: with both options uncertain, the control's mean may still be 0, so a lift "
+            "may be of any size."
         )
     return said
 
