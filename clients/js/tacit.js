@@ -26,7 +26,7 @@ const json = (text) => {
 const utf8 = (text) => new TextEncoder().encode(text);
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const unhex = (text, field) => {
-  must(typeof text === "string" && /^([0-9a-f]{2})+$/i.test(text), field, `the ${field} is ${String(text).slice(0, 70)}: must be hexadecimal digits`);
+  must(typeof text === "string" && /^([0-9a-f]{2})+$/i.test(text), field, `${field} ${text} is not hexadecimal`);
   return Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
 };
 const concat = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));

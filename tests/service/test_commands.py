@@ -81,6 +81,22 @@ def test_a_definition_is_written_with_comments_and_never_over_another(
         assert "helper.key is missing" in said
 
 
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        (("--context", "device phone"), '--context is "device phone": must be fields such as'),
+        (("--context", "age: 90 to 18"), "age from 90 to 18: must go from a smaller number"),
+        (("--helper", "nix.toml"), "name the card.toml that the other operator sends"),
+    ],
+)
+def test_an_option_of_a_definition_is_named_as_on_the_command_line(
+    command: Command, tmp_path: Path, given: tuple[str, ...], rule: str
+) -> None:
+    said = refused(command("experiment", "new", tmp_path / "one.toml", *given))
+    assert rule in said
+    assert not (tmp_path / "one.toml").exists()
+
+
 def test_check_says_everything_in_words_with_a_forecast(command: Command, defined: Path) -> None:
     code, out, err = command("experiment", "check", defined, "--runs", 2)
     assert (code, err) == (0, "")

@@ -917,6 +917,13 @@ def test_pins_are_checked_when_they_are_made() -> None:
             Pins(ADDRESSES[0], PINS.coordinator, wrong)
 
 
+def test_an_experiment_is_named_by_its_whole_digest(tmp_path: Path) -> None:
+    with Device(Ledger(tmp_path / "ledger"), PINS) as device:
+        for part in ("e9631", "", b"ab", "z" * 64):
+            with pytest.raises(TacitError, match="experiment is .*hexadecimal digits"):
+                device.terms(part)
+
+
 def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
     parties = Parties()
     parties.open()

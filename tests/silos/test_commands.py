@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.records import MemoryRecords, RecordDirectory
 from tacit.silos import config
 from tacit.silos.agent import SiloAgent
+from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import CoordinatorTiming, FederationCoordinator, SiloAbsent
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.exported import ExportedPolicy, load_policy
@@ -398,3 +401,24 @@ def test_records_are_bound_to_their_terms(definition: Path) -> None:
     )
     with pytest.raises(TacitError, match="belong to other terms"):
         FederationCoordinator(pinned, key, InProcessExchange({}), records)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [({"epsilon": "0,5"}, "--epsilon"), ({"delta": "1/0"}, "--delta"), ({"clip": nan}, "--clip")],
+)
+def test_costs_of_an_evaluation_that_are_no_numbers_are_refused(
+    signed: Path, given: dict[str, Any], name: str
+) -> None:
+    (signed / "policy.json").write_text("{}")
+    with pytest.raises(TacitError, match=f"{name} is .*: must be a number such as"):
+        commands.request_evaluation(signed / "policy.json", signed / "federation.toml", **given)
+
+
+def test_a_context_with_other_columns_names_just_those() -> None:
+    spec = ContextSpec(
+        (ContextColumn("age", "number", Fraction(0), Fraction(100)),), ("drug", "none")
+    )
+    for context, said in (({}, "lacks age"), ({"age": 3, "sex": 1}, "has unknown sex")):
+        with pytest.raises(TacitError, match=f"context {said}: must have exactly age"):
+            spec.scaled(context)
