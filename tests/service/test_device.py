@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -920,7 +921,7 @@ def test_pins_are_checked_when_they_are_made() -> None:
 def test_an_experiment_is_named_by_its_whole_digest(tmp_path: Path) -> None:
     with Device(Ledger(tmp_path / "ledger"), PINS) as device:
         for part in ("e9631", "", b"ab", "z" * 64):
-            with pytest.raises(TacitError, match="experiment is .*hexadecimal digits"):
+            with pytest.raises(TacitError, match=r"experiment is .*hexadecimal digits"):
                 device.terms(part)
 
 

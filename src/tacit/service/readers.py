@@ -48,7 +48,7 @@ class RuleViolation(ValueError):  # noqa: N818 - a validation result, not an err
     """A violated rule between entries, as a whole sentence."""
 
 
-def checked(name: str, value: object, read: Callable[[object], Any]) -> Any:
+def checked(name: str, value: object, read: Callable[[Any], Any]) -> Any:
     """Read one value; raise `TacitError` with its name, the value and the expected form."""
     try:
         return read(value)
