@@ -335,7 +335,7 @@ def corrections(as_json: Json = False) -> None:
         if "epsilon" in row["what"] or "delta" in row["what"]:
             row["true"] = float(up(row["true"]))
     table(
-        "corrections to the papers",
+        "corrections to the papers, by line of docs/explanation/corrections.md",
         ["line", "what", "setting", "printed", "true"],
         [list(row.values()) for row in found],
     )

@@ -12,7 +12,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -32,7 +32,7 @@ ROLES = {
     "propensity": ("propensity", "probability", "pscore"),
 }
 EXPECTED = "Give a CSV file with one column of rewards per option."
-LOG_COLUMNS = "Name the columns of a log participant, option and reward."
+LOG_COLUMNS = ", ".join(f"{role} ({', '.join(names[1:])})" for role, names in ROLES.items())
 TWO_OPTIONS = "must have two or more options"
 
 
@@ -65,7 +65,7 @@ class Sheet:
             comma = is_number(str(cells[row]).replace(",", ".")) and "," in str(cells[row])
             remedy = "Write decimals with a point." if comma else "Correct it, or delete the row."
             if may_end and row == 0 and not comma:  # a log under other names
-                remedy = f"Of a table every column is an option. {LOG_COLUMNS}"
+                remedy = f"A log's columns are {LOG_COLUMNS}."
             raise self.fault(row, f"{name!r} is {found}: must be a number", remedy)
         return values
 
@@ -204,7 +204,7 @@ def read_sheet(path: Path) -> Sheet:
     if not lines:
         raise TacitError(f"{source} is empty. {EXPECTED}")
     first = [cell.strip() for cell in lines[0][1]]
-    headed = has_names(source, first)
+    headed = has_names(source, first, (cell for _, row in lines[1:] for cell in row))
     names = tuple(first) if headed else option_names(len(first))
     lines = lines[headed:]
     sheet = Sheet(
@@ -260,8 +260,10 @@ def _split(source: str, text: str, separator: str) -> list[tuple[int, list[str]]
         ) from error
 
 
-def has_names(source: str, first: Sequence[str]) -> bool:
-    """Whether the first line is a header; rejects lines that could be header or data."""
+def has_names(source: str, first: Sequence[str], rest: Iterable[str]) -> bool:
+    """Whether the first line is a header; rejects lines that could be header or data: numbers
+    above 1 in all cells, if none of the `rest` is above 1.
+    """
     if len(first) < 2:
         raise TacitError(
             f"{source} line 1 has {len(first)} column(s): {TWO_OPTIONS}, separated by commas, "
@@ -275,7 +277,9 @@ def has_names(source: str, first: Sequence[str]) -> bool:
             "name with a letter, or give numbers only."
         )
     count = len(first)
-    if numbers in (list(range(1, count + 1)), list(range(count))) and max(numbers) > 1:
+    counted = numbers in (list(range(1, count + 1)), list(range(count))) and max(numbers) > 1
+    large = len(numbers) == count and min(numbers) > 1 and not any(as_number(c) > 1 for c in rest)
+    if counted or large:
         raise TacitError(
             f"{source} line 1 numbers the columns ({shown(', '.join(first))}): must be names or "
             "rewards. Begin every name with a letter, or delete the line."
@@ -323,9 +327,11 @@ def table_of(sheet: Sheet, *, clip: bool) -> Recorded:
                 f"{sheet.source} column {column + 1} {called}. Give it a name of its own, or "
                 "delete it."
             )
-    pairs = [sheet.rewards(c, clip=clip, may_end=True) for c in range(len(sheet.names))]
-    columns = tuple(values for values, _ in pairs)
-    return Recorded(columns, sheet.names, clipped=sum(clipped for _, clipped in pairs))
+    # columns that begin with text first: they tell a log under other names
+    order = sorted(range(len(sheet.names)), key=lambda c: is_number(str(sheet.rows[0][c])))
+    read = {c: sheet.rewards(c, clip=clip, may_end=True) for c in order}
+    columns = tuple(read[c][0] for c in range(len(sheet.names)))
+    return Recorded(columns, sheet.names, clipped=sum(clipped for _, clipped in read.values()))
 
 
 def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:

@@ -499,9 +499,10 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
         "central": "a trusted server",
         "local": "the local model",
     }
+    waited = "" if days is None else f" ({days:,} day{'s' * (days > 1)})"
     parts = [
         f"Use {names[first]}. Nine of ten experiments distinguish rates of {apart} with "
-        f"{_people(ours)}{'' if days is None else f' ({days:,} days)'}, of whom "
+        f"{_people(ours)}{waited}, of whom "
         f"{_people(served[first].worse)} get a worse option."
     ]
     if first not in DEPLOYABLE:
