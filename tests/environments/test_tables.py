@@ -86,7 +86,7 @@ BAD_TABLES = {
     "A,B\n": r"x.csv has names but no rewards\. Add a line for every",
     "A\n1\n": r"x.csv line 1 has 1 column\(s\): .* two or more options, separated by commas",
     "A;B\n0,5;1\n": r"x.csv \(separated by semicolons\) line 2: 'A' is '0,5': .* with a point",
-    "Tag;Wer\n2026-01-01;1\n": r"'Tag' is '2026-01-01': .* of a log participant, option and reward",
+    "Tag;Wer\n2026-01-01;1\n": r"'Tag' is '2026-01-01': .* A log's columns are participant",
     '"A;B"\n1\n': r"x.csv \(separated by semicolons\) line 1 has 1 column",
     "A,A\n1,0\n": r"x.csv column 2 has the name 'A' of another one\. Give it a name of its own",
     ",A,B\n0,1,0\n": r"x.csv column 1 has no name\. Give it a name of its own, or delete it",
