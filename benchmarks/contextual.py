@@ -198,7 +198,7 @@ def costs() -> list[Row]:
         "moments of 8 features": Fraction(moments.bits_per_participant),
     }
     rows: list[Row] = [
-        {"name": "10^6 simulated participants, moments", "value": simulated, "unit": "s"},
+        {"name": "10^6 simulated participants, random features", "value": simulated, "unit": "s"},
         {"name": "simulated participants", "value": 1e6 / simulated, "unit": "1/s"},
     ]
     for name, size in bits.items():

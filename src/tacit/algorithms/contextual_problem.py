@@ -28,7 +28,7 @@ CONTEXTUAL_TRUSTS = (
     TrustModel.LOCAL,
 )
 MOST_CELLS = 80  # of context and option, up to which tables are the default
-CLEARLY = 0.5  # of the noise of moments, up to which corners are the default
+COMPARABLE = 1.25  # times the noise of moments, up to which corners are the default
 REAL_LEVELS = 16  # of rewards that are not bits
 
 
@@ -44,7 +44,7 @@ class ContextualPrivacy(Checked):
 
     epsilon: float = option(1.0, "Epsilon of the guarantee.")
     delta: float | None = option(
-        None, f"Delta of the guarantee; by default 0 for tables, {DEFAULT_DELTA:g} for moments."
+        None, f"Delta of the guarantee; by default {DEFAULT_DELTA:g} for moments, else 0."
     )
     trust: str = option(CONTEXTUAL_TRUSTS[0].value, f"Trust model: {', '.join(CONTEXTUAL_TRUSTS)}.")
 
@@ -110,7 +110,7 @@ class ContextualProblem(Problem):
         Number of options and of participants.
     statistic : {"tables", "corners", "moments"}, optional
         What devices report; by default tables for categories with up to 80 cells of context and
-        option, else corners if they have at most half of the noise of moments.
+        option, else corners if they have at most 1.25 times the noise of moments.
     first_round, growth
         Participants of the first round, and the factor between rounds.
     evaluation : float
@@ -214,9 +214,15 @@ class ContextualProblem(Problem):
         return self._less_noisy(features, many if cells else "the context has numbers")
 
     def _less_noisy(self, features: FeatureMap, why: str) -> tuple[StatisticKind, str]:
-        """Corners or moments, by the variance of the noise in x (y - ½), which needs no data."""
+        """Corners or moments, by the variance of the noise in x (y - ½), which needs no data.
+
+        Noise in corners that a policy hardly plays is weighted down, that in moments is not. So
+        corners may have a little more.
+        """
         if corner_count(features) > MOST_CORNERS:
             return "moments", why
+        if self.privacy.delta == 0:
+            return "corners", f"{why}; moments need a delta"
         from tacit.protocols.statistics import CornerStatistic, MomentStatistic
 
         corners = CornerStatistic.of(features)
@@ -224,7 +230,7 @@ class ContextualProblem(Problem):
         cell = corners.noise(self.privacy.target("corners"))[0].variance
         entry = moments.noise(self.privacy.target("moments"))[0].variance * moments.units[0] ** 2
         part = float(cell / 2 * squared_lengths(features) / features.dimension / entry)
-        kind: StatisticKind = "corners" if part <= CLEARLY else "moments"
+        kind: StatisticKind = "corners" if part <= COMPARABLE else "moments"
         return kind, f"{why}; corners have {part:.2g} times the noise of moments"
 
     def start(self, seed: int, world: World | None) -> Start:

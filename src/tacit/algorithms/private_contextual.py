@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 SMALL_CELLS = 24  # of context and option, up to which shuffler and local model serve tables
 GROWTH: dict[StatisticKind, float] = {"tables": 1.4, "corners": 1.5, "moments": 2.0}
 FIRST_CELL = 8.0  # participants of the first round per cell, in standard deviations of its noise
+FIRST_CORNERS = 4  # per feature: of more corners, the first round need not measure each
 FIRST_MOMENTS = 8.4  # participants of the first round per √d³, in standard deviations
 LEAST_FIRST = 64
 BOLDNESS_CORNERS = 0.85  # standard deviations of draws; with less, wrong leads may stay
@@ -287,6 +288,9 @@ def first_round(problem: ContextualProblem, statistic: StatisticKind, small: Sta
     if statistic == "moments":
         usual = FIRST_MOMENTS * max(std, 1.0) * features.dimension**1.5
     else:
-        usual = FIRST_CELL * max(std, 1.0) * _cells(statistic, features)
+        cells = _cells(statistic, features)
+        if statistic == "corners":
+            cells = min(cells, FIRST_CORNERS * features.dimension)
+        usual = FIRST_CELL * max(std, 1.0) * cells
     least = max(LEAST_FIRST, problem.smallest)
     return int(max(least, min(math.ceil(usual), problem.horizon // 10)))

@@ -62,13 +62,14 @@ def contextual_influence(
 ) -> ContextualInfluence:
     """Simulate a contextual algorithm without and with corrupted participants.
 
-    A table's report is one cell; one of moments may have all of its d entries at their limits.
+    A report of tables and corners is one cell; one of moments may have all of its d
+    entries at their limits.
     """
     problem, _ = tried(entry, entry.ask(given), how, None)
     assert isinstance(problem, ContextualProblem)
     statistic, _ = problem.chosen()
     assert problem.features is not None
-    weight = 1.0 if statistic == "tables" else math.sqrt(problem.features.dimension)
+    weight = math.sqrt(problem.features.dimension) if statistic == "moments" else 1.0
     honest = simulate(entry, **given, **vars(how))
     false = simulate(entry, **given, **vars(replace(how, poisoned=poisoned)))
     singles = [run["single_regret"] for run in honest.runs]
