@@ -31,7 +31,8 @@ export default ({ must, big, uniform, ratio, parse, has, is, list, text, isFract
   const cells = ({ context, options }) => segments(context) * options.length;
 
   const stated = (terms) => ({
-    ...model.stated(terms), trust: ["two-servers"], participations: [1],
+    ...(must(terms.context?.statistic === "table", "statistic", `this device does not support statistic ${terms.context?.statistic}: use a device in Python`) && model.stated(terms)),
+    trust: ["two-servers"], participations: [1],
     assumptions: ['[{"id":"bounded-adversary"},{"count":1,"id":"honest-servers","of":2},{"id":"pinned-keys"},{"id":"protects","secret":"context-and-rewards"},{"id":"public-membership"}]'],
   });
 

@@ -62,6 +62,11 @@ export async function verdicts(tacit, { texts = [], rounds = [] }) {
   };
 }
 
+/** Field and sentence of the refusal of a text of terms. */
+export async function refusal(tacit, { text }) {
+  return tacit.readTerms(text).then(() => null, ({ field, message }) => [field, message]);
+}
+
 /** Halves of reports that Python's servers are to open. */
 export async function halves(tacit, { terms, announcement, places, values }) {
   const shown = await tacit.readTerms(terms);

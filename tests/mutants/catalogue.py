@@ -101,6 +101,7 @@ SHUFFLER = ("tests/aggregation/test_shuffler.py",)
 COORDINATOR = ("tests/attacks/test_malicious_coordinator_masking.py",)
 AGREEMENT = ("tests/aggregation/test_agreement.py",)
 LIVE_MOMENTS = ("tests/service/test_moments.py",)
+LIVE_CORNERS = ("tests/service/test_corners_live.py",)
 MASKED_CONTEXTS = ("tests/service/test_contextual_masking.py",)
 TERMS = ("tests/terms/test_terms.py",)
 CHOSEN = ("tests/terms/test_context.py",)
@@ -1611,10 +1612,12 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/context.py", "ContextTerms._check_statistic", (checks, limits), CHOSEN),
     Target(
         "terms/context.py",
-        "MomentTerms._check_statistic",
+        "FeatureTerms._check_statistic",
         (checks, limits),
         (*CHOSEN, *LIVE_MOMENTS),
     ),
+    Target("terms/context.py", "MomentTerms._check_statistic", (checks,), LIVE_MOMENTS),
+    Target("terms/context.py", "CornerTerms._check_statistic", (checks,), LIVE_CORNERS),
     Target("terms/context.py", "MomentTerms.bounds", (swap("-largest", "0"),), LIVE_MOMENTS),
     Target(
         "terms/words.py",
@@ -2166,7 +2169,7 @@ EQUIVALENT: dict[str, str] = {
     "aggregation/two_servers.py: TwoServerRound.offer: self.scale -> None (2)": (
         "a device looks at shares of noise only where the round states no scale"
     ),
-    "terms/context.py: MomentTerms._check_statistic: abs(number) <= LARGEST_ENTRY -> "
+    "terms/context.py: FeatureTerms._check_statistic: abs(number) <= LARGEST_ENTRY -> "
     "abs(number) < LARGEST_ENTRY": "features are shorter than 1, so no two differ by 2",
     "protocols/prefix_delivery.py: Shuffled.adding: sums.alone -> False": (
         "only noise that is no integer suffices alone there, and nothing adds up shares of it"

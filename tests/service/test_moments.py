@@ -189,7 +189,7 @@ def test_the_forecast_of_contexts_says_noise_people_and_gain(fields: tuple[str, 
     ("changed", "said"),
     [
         ({"statistic": "table"}, "a table has no place for numbers"),
-        ({"statistic": "sums"}, "table or moments"),
+        ({"statistic": "sums"}, "table, corners or moments"),
         ({"context_fields": ("age: 90 to 18",)}, "from a smaller number"),
         ({"interactions": ("aeg: friendly",)}, 'names the field "aeg"'),
         ({"interactions": ("age: frendly",)}, 'names the option "frendly"'),
@@ -200,7 +200,7 @@ def test_the_forecast_of_contexts_says_noise_people_and_gain(fields: tuple[str, 
         ({"context_fields": tuple(f"n{k}: 0 to 1" for k in range(11))}, "2,048 combinations"),
         ({"context_fields": ("a: " + ", ".join(map(str, range(40))),)}, "80 features"),
         ({"participations": 2}, "1 with contextual.fields"),
-        ({"proofs": True}, "only tables have proofs"),
+        ({"proofs": True}, "only tables and corners have proofs"),
     ],
 )
 def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) -> None:

@@ -13,6 +13,8 @@ Corners of one option and categories are a group. In a group x = L (1, z₁, …
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -51,6 +53,26 @@ class OptionCorners:
     def size(self) -> int:
         """Corners of the option."""
         return math.prod(size for _, size in self.categories) * self.states
+
+    def corner(self, code: Sequence[float], signs: Sequence[int]) -> int:
+        """The corner of a context's code, with the number of positive signs of each number."""
+        place = 0
+        for start, size in self.categories:
+            place = place * size + list(code[start : start + size]).index(1.0)
+        for positive in signs:
+            place = place * len(STATES) + positive
+        return self.first + place
+
+    def draw(self, code: Sequence[float]) -> int:
+        """The corner to which a device rounds, with randomness of the operating system."""
+        source = random.SystemRandom()
+        return self.corner(
+            code,
+            [
+                sum(source.random() < (1 + code[column]) / 2 for _ in range(2))
+                for column in self.numbers
+            ],
+        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Entries of a definition about contexts: fields, interactions, and the statistic of reports.
 
-The size of the feature map decides whether devices report tables or moments (`usual_statistic`).
+The size of the feature map decides whether devices report tables or moments (`usual_statistic`);
+corners are reported where the definition says so.
 Validators see the earlier entries that could be read, as in `definition_rules`.
 """
 
@@ -15,12 +16,21 @@ from typing import Any
 
 from pydantic import ValidationInfo
 
+from tacit.contextual.corners import MOST_CORNERS, corner_count
 from tacit.contextual.feature_maps import RESOLUTION, FeatureMap, Fields, interactions
 from tacit.errors import TacitError
 from tacit.service.fitted_entries import fitted_terms
 from tacit.service.readers import InvalidValue, RuleViolation, fraction, shown, visible
-from tacit.terms import ContextField, ContextTerms, MomentTerms, NumberField
-from tacit.terms.context import MOMENTS, MOST_CONTEXTS, MOST_FEATURES, TABLE, in_units
+from tacit.terms import ContextField, ContextTerms, CornerTerms, MomentTerms, NumberField
+from tacit.terms.context import (
+    CORNERS,
+    MOMENTS,
+    MOST_CONTEXTS,
+    MOST_FEATURES,
+    TABLE,
+    FeatureTerms,
+    in_units,
+)
 from tacit.trust import DEPLOYABLE_WITH_CONTEXTS as LIVE
 from tacit.trust import TrustModel
 
@@ -147,19 +157,21 @@ def statistic(name: str, info: ValidationInfo) -> str:
         return name
     fields, options = fields_of(found["context_fields"]), found["options"]
     cells = cells_of(fields, len(options))
-    if name not in (TABLE, MOMENTS):
-        raise InvalidValue(f"{TABLE} or {MOMENTS}")
+    if name not in (TABLE, CORNERS, MOMENTS):
+        raise InvalidValue(f"{TABLE}, {CORNERS} or {MOMENTS}")
     _check_trust(found, name, fields)
     if name == MOMENTS and found.get("proofs"):
-        raise RuleViolation("proofs is true, but only tables have proofs: leave proofs out")
-    if name == MOMENTS:
-        moment_terms(fields, options, found["interactions"], Fraction(0))
+        raise RuleViolation(
+            "proofs is true, but only tables and corners have proofs: leave proofs out"
+        )
+    if name in (CORNERS, MOMENTS):
+        feature_terms(name, fields, options, found["interactions"], Fraction(0))
     elif cells is None:
-        raise InvalidValue(f"{MOMENTS}: a table has no place for numbers")
+        raise InvalidValue(f"{CORNERS} or {MOMENTS}: a table has no place for numbers")
     elif found["interactions"]:
         raise RuleViolation(
             "contextual.interactions is given, but tables have a cell for every combination: leave "
-            f'it out, or add statistic = "{MOMENTS}"'
+            f'it out, or add statistic = "{CORNERS}" or "{MOMENTS}"'
         )
     elif cells > MOST_CELLS:
         raise RuleViolation(
@@ -175,6 +187,7 @@ def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...])
     trust = TrustModel(found.get("trust", LIVE[0]))
     if trust not in (TrustModel.LOCAL, TrustModel.SHUFFLER):
         return
+    from tacit.algorithms.contextual_problem import StatisticKind
     from tacit.algorithms.private_contextual import SMALL_CELLS, trust_cost
 
     cells = cells_of(fields, len(found["options"]))
@@ -186,9 +199,10 @@ def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...])
         if table
         else _scaled(fields, found["options"], found["interactions"])
     )
-    cost = trust_cost(trust, "tables" if table else "moments", features, epsilon=1.0)
+    kind: StatisticKind = "tables" if table else "corners" if name == CORNERS else "moments"
+    cost = trust_cost(trust, kind, features, epsilon=1.0)
     served = f"which serves tables of at most {SMALL_CELLS} cells of context and option"
-    others = [one for one in LIVE if one is not trust]
+    others = [one for one in LIVE if one not in (TrustModel.LOCAL, TrustModel.SHUFFLER)]
     raise RuleViolation(
         f"trust is {shown(trust.value)}, {served}: at epsilon 1 {cost}. Use {' or '.join(others)}"
     )
@@ -198,20 +212,21 @@ def why(fields: Sequence[Field], options: int, name: str) -> str:
     """Why this statistic is used, as a clause."""
     cells = cells_of(fields, options)
     if cells is None:
-        return "the context has numbers"
+        return "the definition asks for it" if name == CORNERS else "the context has numbers"
     if name == _smaller(cells):
         many = "at most" if cells <= MOST_CELLS else "more than"
         return f"{cells} cells of context and option are {many} {MOST_CELLS}"
     return f"the definition asks for it; {cells} cells of context and option"
 
 
-def moment_terms(
+def feature_terms(
+    name: str,
     fields: tuple[Field, ...],
     options: tuple[str, ...],
     pairs: tuple[str, ...],
     evaluation: Fraction,
-) -> MomentTerms:
-    """The contexts of terms with moments, with their feature map.
+) -> FeatureTerms:
+    """The contexts of terms with corners or moments, with their feature map.
 
     Features are in the coordinates of their smallest enclosing ellipsoid, at most 1 long.
     """
@@ -228,7 +243,18 @@ def moment_terms(
             f"{MOST_FEATURES}. Use fewer fields, values or options, or name in "
             "contextual.interactions which field matters for which option"
         )
-    return MomentTerms(fields, evaluation=evaluation, matrices=in_units(features))
+    matrices = in_units(features)
+    if name == MOMENTS:
+        return MomentTerms(fields, evaluation=evaluation, matrices=matrices)
+    made = CornerTerms(fields, evaluation=evaluation, matrices=matrices)
+    count = corner_count(made.features(options))
+    if count > MOST_CORNERS:
+        raise RuleViolation(
+            f"contextual.fields makes {count:,} corners: must be at most {MOST_CORNERS}. Use fewer "
+            "fields, values or options, name in contextual.interactions which field matters for "
+            f'which option, or use statistic = "{MOMENTS}"'
+        )
+    return made
 
 
 @lru_cache(maxsize=64)
@@ -255,7 +281,8 @@ def context_terms(found: Mapping[str, Any]) -> ContextTerms | None:
     fields, evaluation = fields_of(found["context_fields"]), found["evaluation"]
     if found["statistic"] == TABLE:
         return ContextTerms(fields, evaluation=evaluation)
-    return moment_terms(fields, found["options"], found["interactions"], evaluation)
+    named = found["statistic"]
+    return feature_terms(named, fields, found["options"], found["interactions"], evaluation)
 
 
 def with_context(part: Fraction, info: ValidationInfo) -> Fraction:
@@ -276,8 +303,9 @@ def slice_served(part: Fraction, info: ValidationInfo) -> Fraction:
 def with_table(part: Fraction, info: ValidationInfo) -> Fraction:
     """Exploration of segments needs a table of them."""
     with_context(part, info)
-    if part and info.data.get("statistic") == MOMENTS:
-        raise InvalidValue("0, or left out, with moments, which explore by Thompson draws")
+    name = info.data.get("statistic")
+    if part and name in (CORNERS, MOMENTS):
+        raise InvalidValue(f"0, or left out, with {name}, which explore by Thompson draws")
     return part
 
 
@@ -291,9 +319,11 @@ def once_with_context(count: int, info: ValidationInfo) -> int:
 
 
 def bit_with_table(levels: int, info: ValidationInfo) -> int:
-    """Tables count one outcome, 0 or 1; moments have several levels."""
-    if levels > 1 and info.data.get("statistic") == TABLE:
-        raise InvalidValue(f'1 with contextual.fields and a table; or add statistic = "{MOMENTS}"')
+    """Tables and corners count one outcome, 0 or 1; moments have several levels."""
+    name = info.data.get("statistic")
+    if levels > 1 and name in (TABLE, CORNERS):
+        what = "a table" if name == TABLE else "corners"
+        raise InvalidValue(f'1 with contextual.fields and {what}; or add statistic = "{MOMENTS}"')
     if levels > RESOLUTION and info.data.get("statistic") == MOMENTS:
         raise InvalidValue(f"at most {RESOLUTION} with moments")
     return levels

@@ -32,7 +32,7 @@ from tacit.terms import (
     Promise,
     Terms,
 )
-from tacit.terms.context import MOMENTS, TABLE_SENSITIVITY
+from tacit.terms.context import MOMENTS, TABLE, TABLE_SENSITIVITY
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -176,7 +176,6 @@ class Definition(DefinitionEntries):
 
         if self.context_fields:
             assert self.context is not None
-            exact = self.context.exact
             chosen = begin(
                 self.algorithm,
                 self.options,
@@ -184,7 +183,7 @@ class Definition(DefinitionEntries):
                 epsilon=float(self.epsilon) if self._with_delta else self.epsilon,
                 delta=float(self._noise_delta) if self._with_delta else None,
                 trust=self.trust,
-                statistic="tables" if exact else "moments",
+                statistic="tables" if self.statistic == TABLE else self.statistic,
                 evaluation=float(self.evaluation),
                 exploration=float(self.exploration),
                 features=self.context.features(self.options),

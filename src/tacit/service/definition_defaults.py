@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.service import definition_rules as rules
 from tacit.service.fitted_entries import FITTED
-from tacit.terms.context import TABLE
+from tacit.terms.context import CORNERS, TABLE
 from tacit.trust import TrustModel
 
 ROUNDS = 32  # maximum
@@ -47,8 +47,8 @@ def exploration(found: Entries) -> Fraction:
 
 
 def levels(found: Entries) -> int:
-    """One level for each unit of the range if it is whole; 1 with tables."""
-    if found.get("statistic") == TABLE:
+    """One level for each unit of the range if it is whole; 1 with tables and corners."""
+    if found.get("statistic") in (TABLE, CORNERS):
         return 1
     steps = found["high"] - found["low"]
     return int(steps) if steps.denominator == 1 and 0 < steps <= _FINEST else _FINEST

@@ -111,14 +111,15 @@ class DefinitionEntries(BaseModel):
     )
     interactions: Annotated[readers.Options, AfterValidator(contexts.interacting)] = _entry(
         "contextual.interactions",
-        'With moments: for which options a field matters, each as "age: new, other". Default:\n'
-        "every field for every option.",
+        'With corners or moments: for which options a field matters, each as "age: new, other".\n'
+        "Default: every field for every option.",
         (),
     )
     statistic: Annotated[str, words(optional=True), AfterValidator(contexts.statistic)] = _entry(
         "contextual.statistic",
         '"table": one cell for every context and option; at most 80. "moments": features and\n'
-        "their products, with numbers or many cells. Default: a table where it is small enough.",
+        'their products, with numbers or many cells. "corners": one cell for features rounded at\n'
+        "random, without delta; not in browsers. Default: a table where it is small enough.",
         default_factory=contexts.usual_statistic,
     )
     evaluation: Annotated[readers.Part, AfterValidator(contexts.slice_served)] = _entry(

@@ -26,7 +26,7 @@ from tacit.service.definition_rules import CERTIFIED
 from tacit.service.readers import counted
 from tacit.service.readers import in_words as lasting
 from tacit.service.trust_models.masking import neighbourhood_for
-from tacit.terms import Aggregation, FittedTerms, MomentTerms, in_words
+from tacit.terms import Aggregation, CornerTerms, FittedTerms, MomentTerms, in_words
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, honesty, some_of
 from tacit.trust import MASKING_SECURITY, TrustModel
@@ -40,6 +40,7 @@ PEOPLE = 20_000  # of a forecast for a definition without a number
 NEAR = 0.1  # of the difference between the worst and the best option
 LARGE_ROUND = 1_000  # whose masks are described beside those of the smallest round
 WEAK = 5  # epsilon above which the guarantee is weak
+LINEAR = "Mean answers are taken to be linear in the features; intervals assume it."
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -339,7 +340,15 @@ def _contexts(definition: Definition) -> Iterator[str]:
             f"Devices choose by {names} and report moments of {report.dimension} features, "
             f"{report.size} numbers: {reason}. Their noise is Gaussian, so the promise has a delta."
         )
-        yield "Mean answers are taken to be linear in the features; intervals assume it."
+        yield LINEAR
+    elif isinstance(context, CornerTerms):
+        count = context.report(len(definition.options)).segments
+        yield (
+            f"Devices choose by {names}, round their features to one of {count} corners "
+            f"and report it with the answer: {reason}. Noise of scale {definition.scale} in every "
+            "cell is pure."
+        )
+        yield LINEAR
     else:
         noise = f"noise of scale {definition.scale} in every cell"
         if definition.trust_model is TrustModel.LOCAL:
@@ -369,7 +378,7 @@ def _shuffled(definition: Definition) -> str:
 def _explored(definition: Definition) -> str:
     """Assignment of options where devices choose, as a sentence."""
     share = definition.exploration
-    if isinstance(definition.context, MomentTerms):
+    if isinstance(definition.context, (CornerTerms, MomentTerms)):
         return (
             "Devices draw among the options that may be the best for them (Thompson sampling), so "
             "a decision may take long."

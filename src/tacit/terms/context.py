@@ -3,9 +3,11 @@
 A device codes its participant's context by the fields, picks an option by the policy of the round,
 and reports one statistic. Context, choice and answer stay on the device. A table (`ContextTerms`)
 is one-hot over segment, option and outcome: replacing a participant moves two cells by one.
-Moments (`MomentTerms`) are those of `tacit.contextual.ScaledMomentReport`; their feature map is
-part of the terms, in integers. Where participants try several options and report a fitted
-parameter (`FittedTerms`), there is no context: the round says what they try.
+Moments (`MomentTerms`) are those of `tacit.contextual.ScaledMomentReport`; corners (`CornerTerms`)
+are one-hot over the corner to which a device rounds its features at random, and outcome. The
+feature map of both (`FeatureTerms`) is part of the terms, in integers. Where participants try
+several options and report a fitted parameter (`FittedTerms`), there is no context: the round says
+what they try.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 from tacit.assumptions import Secret
 from tacit.contextual import fitted
+from tacit.contextual.corners import MOST_CORNERS, corner_count, layout
 from tacit.contextual.feature_maps import (
     FINEST,
     RESOLUTION,
@@ -39,6 +42,7 @@ BY_POLICY = 0xFFFF
 
 TABLE = "table"
 MOMENTS = "moments"
+CORNERS = "corners"
 FIT = "fit"
 MOST_CELLS = 512
 """Cells of context and option in a table, at most, in any terms."""
@@ -54,7 +58,7 @@ MOST_FITTED = 64
 """Coordinates of a fitted report, at most."""
 
 MOST_CONTEXTS = 1024
-"""Combinations of values and bounds of a context with moments, at most: devices try them all."""
+"""Combinations of values and bounds of a context with features, at most: devices try them all."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +234,8 @@ class PickedOption:
 
 
 @dataclass(frozen=True)
-class MomentTerms(ContextTerms):
-    """Contexts of an experiment with moments: its feature map besides.
+class FeatureTerms(ContextTerms):
+    """Contexts of an experiment whose devices choose by features: its feature map besides.
 
     Parameters
     ----------
@@ -241,13 +245,12 @@ class MomentTerms(ContextTerms):
         Features are rounded to multiples of 1/resolution.
     """
 
-    statistic: str = MOMENTS
+    statistic: str = ""
     evaluation: Fraction = Fraction(0)
     matrices: tuple[tuple[tuple[int, ...], ...], ...] = ()
     resolution: int = RESOLUTION
 
     def _check_statistic(self, options: Sequence[str], levels: int) -> None:
-        require(self.statistic == MOMENTS, "context.statistic", repr(self.statistic), MOMENTS)
         check_whole("context.resolution", self.resolution, 1)
         many = math.prod(one.extremes for one in self.fields)
         rule = f"at most {MOST_CONTEXTS}. Use fewer fields or values"
@@ -263,14 +266,41 @@ class MomentTerms(ContextTerms):
         require(levels <= most, "levels", levels, f"at most {most}, the resolution of features")
 
     @property
-    def exact(self) -> bool:
-        """False: the noise is Gaussian."""
-        return False
-
-    @property
     def dimension(self) -> int:
         """The number of features."""
         return len(self.matrices[0])
+
+    def made(self, options: tuple[str, ...]) -> FeatureMap:
+        """The public feature map; `features` caches it."""
+        matrices = tuple(
+            tuple(tuple(number / MATRIX_UNIT for number in row) for row in matrix)
+            for matrix in self.matrices
+        )
+        fields = tuple(one.coded() for one in self.fields)
+        return FeatureMap(fields, options, matrices, self.resolution)
+
+    def check_policy(self, data: bytes, options: int) -> None:
+        """Raise `TacitError` if a policy is not one of these features."""
+        self._linear(data, options)
+
+    def _linear(self, data: bytes, options: int) -> LinearPolicy:
+        return LinearPolicy.decode(data, self.dimension, options)
+
+
+@dataclass(frozen=True)
+class MomentTerms(FeatureTerms):
+    """Contexts of an experiment with moments; its parameters are those of `FeatureTerms`."""
+
+    statistic: str = MOMENTS
+
+    def _check_statistic(self, options: Sequence[str], levels: int) -> None:
+        require(self.statistic == MOMENTS, "context.statistic", repr(self.statistic), MOMENTS)
+        super()._check_statistic(options, levels)
+
+    @property
+    def exact(self) -> bool:
+        """False: the noise is Gaussian."""
+        return False
 
     def bounds(self) -> tuple[int, int]:
         """The least and the largest number of a report."""
@@ -284,15 +314,6 @@ class MomentTerms(ContextTerms):
     def report(self, options: int, levels: int = 1) -> ScaledMomentReport:  # noqa: ARG002
         """The statistic."""
         return ScaledMomentReport(self.dimension, self.resolution, levels)
-
-    def made(self, options: tuple[str, ...]) -> FeatureMap:
-        """The public feature map; `features` caches it."""
-        matrices = tuple(
-            tuple(tuple(number / MATRIX_UNIT for number in row) for row in matrix)
-            for matrix in self.matrices
-        )
-        fields = tuple(one.coded() for one in self.fields)
-        return FeatureMap(fields, options, matrices, self.resolution)
 
     def choose(
         self, policy: bytes, options: Sequence[str], context: Mapping[str, Any]
@@ -311,12 +332,48 @@ class MomentTerms(ContextTerms):
         """How many integers `choose` makes known: the features of the chosen option."""
         return self.dimension
 
-    def check_policy(self, data: bytes, options: int) -> None:
-        """Raise `TacitError` if a policy is not one of these features."""
-        self._linear(data, options)
 
-    def _linear(self, data: bytes, options: int) -> LinearPolicy:
-        return LinearPolicy.decode(data, self.dimension, options)
+@dataclass(frozen=True)
+class CornerTerms(FeatureTerms):
+    """Contexts of an experiment with corners; its parameters are those of `FeatureTerms`.
+
+    A report is a one in the cell (corner, outcome). Replacing a participant with all coins moves
+    two cells by one, whichever corners the device draws.
+    """
+
+    statistic: str = CORNERS
+
+    def _check_statistic(self, options: Sequence[str], levels: int) -> None:
+        require(self.statistic == CORNERS, "context.statistic", repr(self.statistic), CORNERS)
+        super()._check_statistic(options, levels)
+        require(levels == 1, "levels", levels, "1 where devices report corners")
+        count = corner_count(self.features(options))
+        rule = f"at most {MOST_CORNERS}. Use fewer fields, values, options or interactions"
+        require(count <= MOST_CORNERS, "number of corners", count, rule)
+
+    def report(self, options: int, levels: int = 1) -> TableReport:  # noqa: ARG002
+        """The statistic: a table whose segments are corners."""
+        names = tuple(map(str, range(options)))  # corners depend on no name
+        return TableReport(layout(self.features(names)).size, 1)
+
+    def choose(
+        self, policy: bytes, options: Sequence[str], context: Mapping[str, Any]
+    ) -> PickedOption:
+        """Pick an option by Thompson draws of this device; known is the corner that it draws."""
+        features = self.features(options)
+        option = self._linear(policy, len(options)).draw(features.of(context))
+        corner = layout(features).options[option].draw(features.code(context))
+        return PickedOption(option, (corner,))
+
+    def vector(self, options: int, levels: int, known: Sequence[int], level: int) -> list[int]:
+        """A one in the cell of corner and answer."""
+        report, (corner,) = self.report(options, levels), known
+        return report.vector(report.cell(corner, 0, level))
+
+    @property
+    def kept(self) -> int:
+        """How many integers `choose` makes known: the corner."""
+        return 1
 
 
 @dataclass(frozen=True)
@@ -402,6 +459,7 @@ def read_context(data: Any) -> ContextTerms | None:
     kinds: dict[str, type[ContextTerms]] = {
         TABLE: ContextTerms,
         MOMENTS: MomentTerms,
+        CORNERS: CornerTerms,
         FIT: FittedTerms,
     }
     if data["statistic"] not in kinds:
@@ -413,7 +471,7 @@ def read_context(data: Any) -> ContextTerms | None:
     )
     kind = kinds[data["statistic"]]
     more = {}
-    if kind is MomentTerms:
+    if issubclass(kind, FeatureTerms):
         more["matrices"] = tuple(tuple(map(tuple, matrix)) for matrix in data["matrices"])
         more["resolution"] = data["resolution"]
     if kind is FittedTerms:

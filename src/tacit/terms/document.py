@@ -40,7 +40,13 @@ from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
 from tacit.terms.canonical import canonical, invalid_terms, parsed, plain, read
-from tacit.terms.context import TABLE_SENSITIVITY, ContextTerms, MomentTerms, read_context
+from tacit.terms.context import (
+    TABLE,
+    TABLE_SENSITIVITY,
+    ContextTerms,
+    MomentTerms,
+    read_context,
+)
 from tacit.terms.models import HPKE_SUITES, KINDS, LEADING, MASKING_SUITE, NOISES, ROLES, VIEWS
 from tacit.terms.parts import (
     BINOMIAL,
@@ -502,7 +508,8 @@ def _check_context(terms: Terms) -> None:
         "where devices choose"
     )
     shuffled = terms.trust is TrustModel.SHUFFLER
-    small = (shuffled or terms.trust is TrustModel.LOCAL) and terms.context.exact
+    alone = shuffled or terms.trust is TrustModel.LOCAL
+    small = alone and terms.context.statistic == TABLE
     served = two or small or kind == "masking"
     require(served, "kind of rounds", f"{kind} with noise by {by}", rule)
     part = terms.context.evaluation

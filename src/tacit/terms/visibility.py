@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tacit.terms.context import FittedTerms, MomentTerms
+from tacit.terms.context import CornerTerms, FittedTerms, MomentTerms
 from tacit.terms.document import Terms
 from tacit.trust import TrustModel
 
@@ -158,6 +158,8 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
         device = f"{_CHOSEN} {_CELL}, {_RANDOMIZED}"
         return replace(found, device=device, sights=(replace(own, sees=_ALONE, never=never),))
     written = _MOMENTS if isinstance(terms.context, MomentTerms) else _CELL
+    if isinstance(terms.context, CornerTerms):
+        written = _CORNER
     sent = _MASKED if devices else _SPLIT
     if terms.proofs:
         sent = _SPLIT.replace(" in two,", " in two with a proof that it is one cell,")
@@ -172,6 +174,7 @@ _NOISY = (
 _CHOSEN = "Each chooses an option by what it knows and by chance,"
 _TRIED = "Each shows several options one after the other,"
 _CELL = "writes context, option and answer as one cell of a table"
+_CORNER = "rounds its features at random, writes them and the answer as one cell of a table"
 _MOMENTS = "writes products of its features and of features and answer as numbers"
 _SPLIT = f"splits all of it in two, encrypts the shares, and sends them {_FIXED}."
 _MASKED = (

@@ -15,7 +15,7 @@ from tacit.assumptions import Assumption
 from tacit.rounding import percent
 from tacit.signatures import fingerprint
 from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
-from tacit.terms.context import FittedTerms, MomentTerms
+from tacit.terms.context import CornerTerms, FittedTerms, MomentTerms
 from tacit.terms.document import Terms
 from tacit.terms.models import POST_QUANTUM_SUITE
 from tacit.terms.parts import (
@@ -165,6 +165,8 @@ def choosing(terms: Terms) -> list[str]:
     reported = f"one of {numbers} cells of a table"
     if isinstance(context, MomentTerms):
         reported = f"{numbers} numbers, products of all of this and your answer"
+    if isinstance(context, CornerTerms):
+        reported += ", to which the device rounds all of this at random"
     said = [
         "Your device chooses which one, by what it knows about you and by chance. It uses: "
         f"{fields}.",
