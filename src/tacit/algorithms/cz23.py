@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 COMMON = (*WORLD, "epsilon", "participations", "growth", "failure_probability", "constants")
 cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem, options=COMMON)
+securely = partial(cz23, trust=TrustModel.SECURE_AGGREGATION)
 
 
 def _tail(sigma: float, h: float = 0.0, *, per_user: bool = False) -> NoiseTail:
@@ -112,9 +113,8 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
     return [size for size in sizes if size <= problem.horizon]
 
 
-@cz23(
+@securely(
     "dist-dp-se",
-    trust=TrustModel.SECURE_AGGREGATION,
     guarantee="(ε, 0)-DP of the released sums",
     options=(*COMMON, *PEOPLE),
 )
@@ -125,9 +125,8 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
     return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
 
-@cz23(
+@securely(
     "dist-rdp-se",
-    trust=TrustModel.SECURE_AGGREGATION,
     guarantee=GuaranteeForm("(ε, δ)-DP of the released sums", also=_renyi),
     options=(*COMMON, *PEOPLE, "delta", "scale"),
 )
@@ -142,9 +141,8 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     return _shared(problem, tail, factories.skellam_paper, factories.skellam_tight, **how)
 
 
-@cz23(
+@securely(
     "dist-cdp-se",
-    trust=TrustModel.SECURE_AGGREGATION,
     guarantee=GuaranteeForm("(ε, δ)-DP of the released sums", also=_concentrated),
     options=(*COMMON, *PEOPLE, "delta", "scale"),
 )
