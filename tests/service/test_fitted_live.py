@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from openfeature.track import TrackingEventDetails
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, deployed
 from tests.service.pairs import Link, described
 from tests.service.test_contextual import device, forged
@@ -24,6 +25,7 @@ from tacit.aggregation.announcements import LONGEST_POLICY, Binding
 from tacit.assumptions import Protects, PublicMembership, Secret, TowardsOutsiders
 from tacit.client.choices import choose, numbers_of, plays_of
 from tacit.client.levels import levels_of_plays
+from tacit.client.openfeature import Flag, TacitProvider
 from tacit.contextual.fitted import FINE, LONGEST, FitPolicy, FitReport, most_plays
 from tacit.errors import Refusal, TacitError
 from tacit.privacy import ApproximateDP
@@ -240,6 +242,31 @@ def test_plays_of_a_device_are_kept_recorded_and_sent(tmp_path: Path) -> None:
         assert option.encode() not in everything
         assert own.ledger.spent_delta == Fraction(1, 10**6)
         assert not own.record(one.digest, {option: [1] * count})  # encrypted already
+
+
+def test_openfeature_hands_out_every_play(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with deployed(fitted(), tmp_path) as one:
+        one.step(2)
+        (given,) = one.join(1)
+        own = device(one, given)
+        plays = own.join(one.digest).plays
+        provider = TacitProvider(own, {"price": Flag(one.digest.hex())}, reporter=False)
+        provider.track("price")
+        assert "evaluate the flag first" in caplog.text
+        for place, option in enumerate(plays):
+            for _ in range(2):  # it stays until it has an answer
+                found = provider.resolve_string_details("price", "none")
+                assert (found.value, found.variant) == (option, option)
+                numbers = found.flag_metadata["play"], found.flag_metadata["plays"]
+                assert numbers == (place + 1, PLAYS)
+            event = TrackingEventDetails(value=0) if place % 2 else None
+            provider.track("price", tracking_event_details=event)
+            (running,) = own.ledger.running()
+            done = tuple(int(k % 2 == 0) for k in range(place + 1))
+            assert running.levels == done + (0,) * (len(plays) - place - 1)
+        assert provider.resolve_string_details("price", "none").value == plays[-1]
+        provider.track("price")
+        assert f"all {PLAYS} options that are tried have an answer" in caplog.text
 
 
 def test_answers_are_recorded_though_successor_terms_came_meanwhile(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 A flag names an experiment; its variants are the options. Recorded outcomes stay on the device until
 the reporting time that was fixed at assignment. In contextual experiments the device chooses by the
-attributes of the evaluation context that the terms name. No evaluation context, targeting key or
-event leaves the device. If no option can be assigned (paused, rejected, offline), the provider
-returns the default with a reason.
+attributes of the evaluation context that the terms name. Where participants try several options,
+a flag has the one to try next, and an event is the answer about it. No evaluation context,
+targeting key or event leaves the device. If no option can be assigned (paused, rejected, offline),
+the provider returns the default with a reason.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -29,7 +30,7 @@ except ImportError as error:
 
 from tacit.client import Device, Slot
 from tacit.errors import TacitError, require
-from tacit.terms import Answer, Terms
+from tacit.terms import Answer, FittedTerms, Terms
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +39,28 @@ Structure = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 PAUSE = 30.0  # seconds before retrying after a failed assignment
 _LONGEST_SLEEP = 600.0
 _log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Tries:
+    """The options that a participant tries, and the answers so far."""
+
+    plays: tuple[str, ...]
+    answers: list[Fraction] = field(default_factory=list)
+
+    @property
+    def place(self) -> int:
+        """The play without an answer that is next, else the last."""
+        return min(len(self.answers), len(self.plays) - 1)
+
+    def outcome(self, unknown: Fraction) -> dict[str, list[Fraction]]:
+        """Answers by option, in order; an option that is tried again has `unknown` until then."""
+        rest = [unknown] * (len(self.plays) - len(self.answers))
+        pairs = list(zip(self.plays, [*self.answers, *rest], strict=True))
+        return {
+            option: [answer for one, answer in pairs if one == option]
+            for option in self.plays[: len(self.answers)]
+        }
 
 
 @dataclass(frozen=True)
@@ -116,6 +139,7 @@ class TacitProvider(AbstractProvider):
         self._stop, self._wake = threading.Event(), threading.Event()
         self._not_before: dict[str, tuple[float, str]] = {}
         self._participant: str | None = None
+        self._tries: dict[str, _Tries] = {}
         self._lock = threading.Lock()
 
     def get_metadata(self) -> Metadata:
@@ -173,6 +197,8 @@ class TacitProvider(AbstractProvider):
         """Record an outcome on this device; sends nothing.
 
         An event without a value counts as the highest answer. Values outside the range are clipped.
+        Where several options are tried, it is the answer about the one that the flag has, which
+        then has the next; an event of value 0 tells that nothing happened.
         """
         try:
             self._check_participant(evaluation_context)
@@ -184,10 +210,26 @@ class TacitProvider(AbstractProvider):
             try:
                 terms = self.device.known_terms(flag.experiment)
                 metric = None if terms is None else _metric(key, flag, terms, tracking_event_name)
-                if terms is not None and metric is not None:
-                    self.device.record(flag.experiment, {metric: _clipped(terms.answer, value)})
+                if terms is None or metric is None:
+                    continue
+                answer = _clipped(terms.answer, value)
+                if isinstance(terms.context, FittedTerms):
+                    self._record_try(flag, terms.answer, answer)
+                else:
+                    self.device.record(flag.experiment, {metric: answer})
             except TacitError as problem:
                 _log.warning("Event %s not recorded: %s", tracking_event_name, problem)
+
+    def _record_try(self, flag: Flag, about: Answer, answer: Fraction) -> None:
+        """Record the answer about the option that a flag has, which then has the next."""
+        with self._lock:
+            tries = self._tries.get(flag.experiment)
+            if tries is None:
+                raise TacitError("no option was tried: evaluate the flag first")
+            if len(tries.answers) == len(tries.plays):
+                raise TacitError(f"all {len(tries.plays)} options that are tried have an answer")
+            tries.answers.append(answer)
+            self.device.record(flag.experiment, tries.outcome(_clipped(about, 0)))
 
     # Evaluation
 
@@ -273,12 +315,19 @@ class TacitProvider(AbstractProvider):
             self._not_before[key] = (time.monotonic() + PAUSE, str(problem))
             return _defaulted(default, str(problem))
         self._wake.set()
-        return _assigned(values.get(given.option, default), given)
+        if not given.plays:
+            return _assigned(values.get(given.option, default), given)
+        with self._lock:
+            tries = self._tries.get(flag.experiment)
+            if tries is None or tries.plays != given.plays:
+                tries = self._tries[flag.experiment] = _Tries(given.plays)
+            place = tries.place
+        return _tried(values.get(given.plays[place], default), given, place)
 
     def _given(self, flag: Flag, context: EvaluationContext | None) -> Slot:
         """The assignment; where the device chooses, by attributes of the evaluation context."""
         terms = self.device.known_terms(flag.experiment)
-        if terms is None or terms.context is None:
+        if terms is None or terms.context is None or isinstance(terms.context, FittedTerms):
             return self.device.join(flag.experiment, flag.invitation)
         attributes = {} if context is None else context.attributes
         names = [one.name for one in terms.context.fields]
@@ -302,6 +351,12 @@ def _assigned(value: V, given: Slot) -> FlagResolutionDetails[V]:
     return FlagResolutionDetails(
         value, reason=Reason.SPLIT, variant=given.option, flag_metadata={"asked": given.asked}
     )
+
+
+def _tried(value: V, given: Slot, place: int) -> FlagResolutionDetails[V]:
+    found = _assigned(value, replace(given, option=given.plays[place]))
+    found.flag_metadata = {**found.flag_metadata, "play": place + 1, "plays": len(given.plays)}
+    return found
 
 
 def _defaulted(default: V, why: str) -> FlagResolutionDetails[V]:
