@@ -32,8 +32,11 @@ FIELDS = (
 OPTIONS = ("old", "new", "other")
 
 
-def maps() -> dict[str, FeatureMap]:
-    """Feature maps: all interactions, few, and categories only."""
+def scaled_maps() -> dict[str, FeatureMap]:
+    """Feature maps: all interactions, few, and categories only.
+
+    Axes of an ellipsoid are not unique, so another processor may find other coordinates.
+    """
     few = {"device": ["new"], "age": ["other"]}
     categories = (FIELDS[0], FIELDS[2])
     return {
@@ -58,11 +61,11 @@ def contexts(features: FeatureMap, source: random.Random) -> list[dict[str, Any]
     return found
 
 
-def vectors() -> dict[str, Any]:
-    """All of them."""
+def vectors(maps: dict[str, FeatureMap]) -> dict[str, Any]:
+    """All vectors of these feature maps."""
     source = random.Random(20)
     cases: list[dict[str, Any]] = []
-    for name, features in maps().items():
+    for name, features in maps.items():
         d = features.dimension
         roots = tuple(
             tuple(tuple(source.gauss(0, 0.2 / (1 + part)) for _ in range(d)) for _ in range(d))
@@ -98,11 +101,10 @@ def vectors() -> dict[str, Any]:
                 "people": people,
             }
         )
-    return {"linear": cases, "table": _table(source)}
+    return {"linear": cases, "table": _table(maps["categories"], source)}
 
 
-def _table(source: random.Random) -> dict[str, Any]:
-    features = maps()["categories"]
+def _table(features: FeatureMap, source: random.Random) -> dict[str, Any]:
     rows = tuple(shares_of([source.random() for _ in OPTIONS]) for _ in range(features.segments))
     policy, report = TablePolicy(rows), TableReport(features.segments, len(OPTIONS))
     people = []
@@ -123,4 +125,4 @@ def _table(source: random.Random) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(vectors(), indent=1) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps(vectors(scaled_maps()), indent=1) + "\n", encoding="utf-8")

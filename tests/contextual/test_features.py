@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.bandits.contextual.device_choices import LinearChoice, TableChoice
-from tacit.bandits.contextual.ellipsoid import constant_direction, scaled_map
+from tacit.bandits.contextual.ellipsoid import RATIO, constant_direction, scaled_map
 from tacit.contextual import (
     BoundedNumber,
     Category,
@@ -37,7 +37,22 @@ LINEAR = pytest.mark.parametrize("case", VECTORS["linear"], ids=lambda case: str
 
 
 def test_the_vectors_are_those_of_the_code() -> None:
-    assert json.loads(json.dumps(MAKE["vectors"]())) == VECTORS
+    maps = {case["name"]: FeatureMap.from_dict(case["map"]) for case in VECTORS["linear"]}
+    assert json.loads(json.dumps(MAKE["vectors"](maps))) == VECTORS
+
+
+@LINEAR
+def test_the_maps_of_the_vectors_are_those_of_the_code_up_to_a_rotation(
+    case: dict[str, Any],
+) -> None:
+    stored, made = FeatureMap.from_dict(case["map"]), MAKE["scaled_maps"]()[case["name"]]
+    assert (stored.fields, stored.options) == (made.fields, made.options)
+    assert (stored.resolution, stored.dimension) == (made.resolution, made.dimension)
+
+    def lengths(features: FeatureMap) -> list[float]:
+        return [math.hypot(*one) for code in features.extremes() for one in features.exact(code)]
+
+    assert lengths(stored) == pytest.approx(lengths(made), rel=RATIO - 1)
 
 
 @LINEAR

@@ -123,8 +123,7 @@ def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hidden]:
     context.load_cert_chain(public, secret)
     trusted = ssl.create_default_context(cafile=public)
     monkeypatch.setenv("SSL_CERT_FILE", str(public))  # the coordinator calls the helper by TLS
-    for name in ("http", "aio"):
-        monkeypatch.setattr(f"tacit.client.{name}.trusted", lambda: trusted)
+    monkeypatch.setattr("tacit.client.http.trusted", lambda: trusted)
     with ExitStack() as stack:
         both = stack.enter_context(served(tmp_path))
         fronts, urls = (Pipe(), Pipe()), list[str]()
