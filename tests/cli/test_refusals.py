@@ -53,7 +53,7 @@ PLAN = "plan --baseline 0.02 --lift 0.2"
 BAD = {
     # names
     "simulate --algorithm private-med --dimension 3": "has no option --dimension; it has --arms",
-    "plan --baseline 20% --lift 0.1": "not '20%'",
+    "plan --baseline 20% --lift 0.1": "'--baseline': must be a valid number, not '20%'. Try",
     "plan --baseline 0.2": "lift and gap are missing",
     "privacy --noise discrete-laplace --delta 0": "discrete-laplace noise needs --scale: give",
     "conjure": "conjure",

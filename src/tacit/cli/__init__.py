@@ -65,6 +65,7 @@ LOOK: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 ARGUMENT = re.compile(r"\((clip|resample)\)")  # Python arguments in errors, shown as options
+DIALECT = re.compile("Value error, |, unable to parse[^.]*")  # of pydantic's messages
 YOUNGEST = 50_000  # garbage collection threshold: startup creates hardly any garbage
 UsageError: Any = typer.BadParameter.__mro__[1]  # Click's, of which Typer may have its own copy
 
@@ -165,7 +166,8 @@ def main() -> None:
         if len(sys.argv) < 2:
             print(error.format_message())
             raise SystemExit(2) from None
-        message = error.format_message().replace("Value error, ", "").rstrip(". ")
+        message = DIALECT.sub("", error.format_message()).rstrip(". ")
+        message = message.replace("Input should be", "must be")
         if not message:  # a group without a command has printed its help
             raise SystemExit(2) from None
         message += _rejected(error.__cause__)
