@@ -148,6 +148,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"problem": {}},
         r"problem is not a field of a study; did you mean problems\?",
     ),
+    "no table around": (
+        {"replay": "clicks.csv"},
+        r"replay stands outside of a table: write it in \[environments\]",
+    ),
     "strange name": ({"algorithms": ["private-mad"]}, "did you mean private-med"),
     "no name": ({"algorithms": [{"trust": "local"}]}, r"algorithms\[1\] is .*must be a name"),
     "twice": ({"algorithms": ["ucb1", "ucb1"]}, "has ucb1 twice. Leave one out"),

@@ -244,6 +244,8 @@ class _Reader:
 
     def study(self) -> Study:
         for name in self.given:
+            if name in REPLAY:
+                raise TacitError(f"{name} stands outside of a table: write it in [environments].")
             if name not in FIELDS:
                 raise TacitError(f"{name} is not a field of a study{_meant(name, FIELDS)}")
         name = self.given.get("name", "study")
@@ -288,8 +290,9 @@ class _Reader:
         """The algorithms, each with its own options."""
         listed = self.given.get("algorithms")
         if not isinstance(listed, (list, tuple)) or not listed:
+            said = "missing" if listed is None else repr(listed)
             raise TacitError(
-                f'algorithms is {listed!r}: must be a list of names, such as ["private-med", '
+                f'algorithms is {said}: must be a list of names, such as ["private-med", '
                 '"ucb1"]. See: tacit algorithms.'
             )
         found: list[tuple[Algorithm, Choice]] = []
