@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
+import struct
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
@@ -26,7 +28,14 @@ from tacit.assumptions import Protects, PublicMembership, Secret, TowardsOutside
 from tacit.client.choices import choose, numbers_of, plays_of
 from tacit.client.levels import levels_of_plays
 from tacit.client.openfeature import Flag, TacitProvider
-from tacit.contextual.fitted import FINE, LONGEST, FitPolicy, FitReport, most_plays
+from tacit.contextual.fitted import (
+    FINE,
+    LARGEST_ENTRY,
+    LONGEST,
+    FitPolicy,
+    FitReport,
+    most_plays,
+)
 from tacit.errors import Refusal, TacitError
 from tacit.privacy import ApproximateDP
 from tacit.privacy.gaussian import GaussianLoss
@@ -297,7 +306,8 @@ def test_a_device_rejects_altered_policies_and_less_noise(tmp_path: Path) -> Non
         none = policy[:4] + bytes([0]) + policy[5:]
         far = policy[:2] + bytes.fromhex("ffff") + policy[4:]
         infinite = policy[:-8] + bytes.fromhex("7ff0000000000000")
-        for wrong in (policy[:-1], policy + b"0", b"0", many, none, far, infinite):
+        huge = policy[:-8] + struct.pack(">d", math.nextafter(LARGEST_ENTRY, math.inf))
+        for wrong in (policy[:-1], policy + b"0", b"0", many, none, far, infinite, huge):
             with pytest.raises(Refusal, match="policy of the round is invalid"):
                 device(one, forged(given, binding={"policy": wrong})).join(one.digest)
         assert about.scale is not None
@@ -339,7 +349,7 @@ def test_no_policy_makes_a_report_longer_than_the_ball() -> None:
     rng = np.random.default_rng(1)
     for dimension, resolution in ((1, 8), (3, 64), (6, 1 << 16)):
         report, longest = FitReport(dimension, resolution, levels=3), 0.0
-        for size in (1e-6, 0.1, 1.0, 1e3, 1e150):
+        for size in (1e-6, 0.1, 1.0, 1e3, 1e70):
             for _ in range(40):
                 matrix = rng.normal(size=(dimension, 4)) * size
                 rows = tuple(map(tuple, matrix.tolist()))
@@ -350,10 +360,25 @@ def test_no_policy_makes_a_report_longer_than_the_ball() -> None:
                 assert length <= resolution
                 longest = max(longest, length)
         assert longest > 0.6 * resolution
-        beyond = FitPolicy(((0, 1),), ((1e300,),) * dimension)
-        with pytest.raises(TacitError, match="not finite"):
-            report.vector(beyond, (3,))
         assert report.squared_sensitivity == (2 * resolution) ** 2
+
+
+def test_no_policy_silences_a_device_for_some_answers_only() -> None:
+    """A malicious coordinator sees who sends nothing: any policy is rejected whatever the answers
+    are, or accepted whatever they are.
+    """
+    for size in (1e200, 1e308, 1e78, math.inf, math.nan, LARGEST_ENTRY, 1.0):
+        numbers = struct.pack(">d", size) * 2 + struct.pack(">d", -size)
+        data = bytes.fromhex("0003000002000101000202") + numbers * 64
+        fates = set()
+        for played in itertools.product((0, 1), repeat=5):
+            try:
+                policy = FitPolicy.decode(data, 64, options=3, most=5)
+                assert len(FitReport(64, 1 << 16).vector(policy, played)) == 64
+                fates.add("sent")
+            except TacitError:
+                fates.add("rejected")
+        assert fates == ({"sent"} if size <= LARGEST_ENTRY else {"rejected"}), size
 
 
 def test_rounding_is_without_bias() -> None:

@@ -18,12 +18,15 @@ from itertools import accumulate, pairwise
 from typing import Self
 
 from tacit.contextual.feature_maps import check_length
-from tacit.errors import TacitError, require
+from tacit.errors import require
 from tacit.sampling.coins import below
 
 RESOLUTION = 1 << 16  # radius of the ball of reports, in units
 LONGEST = 1 << 15  # bytes of a policy
 FINE = 1 << 32  # units of a coordinate before it is rounded at random
+LARGEST_ENTRY = 2.0**256
+"""Largest entry of a matrix: any answers have a fit in doubles, so none keeps a device silent."""
+
 _COUNT = struct.Struct(">H")
 _PLAYED = struct.Struct(">HB")
 
@@ -46,8 +49,8 @@ class FitPolicy:
     plays : tuple
         Pairs of an option's index and how often it is tried.
     solve : tuple
-        One row per coordinate of the report, one number per option of `plays`. It is applied to the
-        sums of an option's rewards less ½ each.
+        One row per coordinate of the report, one number per option of `plays`, within ±2^256. It is
+        applied to the sums of an option's rewards less ½ each.
 
     Examples
     --------
@@ -58,6 +61,10 @@ class FitPolicy:
 
     plays: tuple[tuple[int, int], ...]
     solve: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        small = all(abs(number) <= LARGEST_ENTRY for row in self.solve for number in row)
+        require(small, "matrix of the policy", "not finite or too large", "within ±2^256")
 
     @property
     def sequence(self) -> tuple[int, ...]:
@@ -103,7 +110,6 @@ class FitPolicy:
         rule = f"at least 1 each, and at most {most} together"
         require(tried, "plays", [often for _, often in plays], rule)
         numbers = struct.unpack_from(f">{count * dimension}d", data, start)
-        require(all(map(math.isfinite, numbers)), "policy", "not finite", "finite numbers")
         rows = (numbers[at : at + count] for at in range(0, count * dimension, count))
         return cls(plays, tuple(rows))
 
@@ -173,8 +179,6 @@ class FitReport:
                 total += a * b
             vector.append(total)
         length = math.sqrt(sum(number * number for number in vector))
-        if not math.isfinite(length):
-            raise TacitError("fitted parameter is not finite: the policy was changed")
         return [number / length for number in vector] if length > 1 else vector
 
     def check(self, policy: FitPolicy, played: Sequence[int]) -> None:
