@@ -34,7 +34,7 @@ from tests.verify import live, moments, neighbours
 from tacit.algorithms.registry import Algorithm, algorithms
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.errors import TacitError
-from tacit.terms import MomentTerms
+from tacit.terms import FittedTerms, MomentTerms
 from tacit.types import Arm, Fit, Round
 
 NEVER_OVER = 1 + 1e-9
@@ -420,7 +420,7 @@ def verify(name: str, options: dict[str, Any], quick: bool) -> Row:
 def verify_terms(setting: live.Setting) -> Row:
     """The weakest terms and rounds of a live experiment."""
     row, started = Row(), time.process_time()
-    found = moments if isinstance(setting.context, MomentTerms) else live
+    found = moments if setting.noise == "discrete-gaussian" and setting.chosen else live
     try:
         for part, about in found.used(setting):
             row.add(part, about)
@@ -437,7 +437,8 @@ def jobs(only: str, quick: bool) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
             yield name, [(verify, name, one, quick) for one in settings(entry, quick)]
     stated: dict[str, list[tuple[Any, ...]]] = {}
     for setting in (*live.settings(quick), *moments.settings(quick)):
-        about = "moments" if isinstance(setting.context, MomentTerms) else setting.trust.value
+        kinds = {MomentTerms: "moments", FittedTerms: "fits"}
+        about = kinds.get(type(setting.context), setting.trust.value)
         stated.setdefault(f"terms {about}", []).append((verify_terms, setting))
     yield from ((name, calls) for name, calls in stated.items() if only in name)
 

@@ -270,6 +270,21 @@ def composed_delta(distribution: Distribution, shift: int, copies: int, epsilon:
     return max(_composed(distribution, step, copies, epsilon) for step in (shift, -shift))
 
 
+def exchanged_delta(distribution: Distribution, epsilon: float) -> Any:
+    """δ(ε) of two independent numbers of which the one loses one and the other gains one, over all
+    pairs of values: Σ (P(x) P(y - 1) - e^ε P(x - 1) P(y))⁺. Exchanging both is the other sign.
+    """
+    masses = [0, *distribution.masses, 0]
+    factor = int(mp.ceil(mp.exp(mp.mpf(epsilon)) * UNIT))
+    found = 0
+    for x in range(1, len(masses)):
+        here, below = masses[x] * UNIT, masses[x - 1] * factor
+        for y in range(1, len(masses)):
+            over = here * masses[y - 1] - below * masses[y]
+            found += over if over > 0 else 0
+    return mp.mpf(found) / mp.mpf(UNIT) ** 3
+
+
 def moved_delta(distribution: Distribution, shifts: Sequence[int], epsilon: float) -> float:
     """A lower bound on δ(ε) of independent numbers with one symmetric distribution of noise, each
     moved by its own shift: losses on a grid, as in `composed_delta`.

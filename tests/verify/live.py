@@ -21,6 +21,7 @@ import mpmath as mp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.verify import arithmetic as slow
 
+from tacit.contextual.fitted import FitPolicy
 from tacit.contextual.policies import ONE, LinearPolicy, TablePolicy
 from tacit.errors import TacitError
 from tacit.sampling.certificates import load_table
@@ -39,14 +40,27 @@ from tacit.terms import (
     Terms,
     cosign,
 )
-from tacit.terms.context import BY_POLICY, MomentTerms
+from tacit.terms.context import (
+    BY_POLICY,
+    CornerTerms,
+    FeatureTerms,
+    FittedTerms,
+    NumberField,
+)
 from tacit.trust import SHUFFLE_SECURITY, TrustModel
 
 KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2))
 GRAIN = 10**4  # noise parameters are multiples of 1/GRAIN
 MASKS = 40  # bits: secure aggregation reveals more than a sum with a probability of 2^-40
 LARGEST_GROUP = 1000  # bits of a group whose numbers of ones are multiplied out
-TABLE = ContextTerms((ContextField("device", ("phone", "desktop")),), evaluation=Fraction(1, 5))
+DEVICES = (ContextField("device", ("phone", "desktop")),)
+TABLE = ContextTerms(DEVICES, evaluation=Fraction(1, 5))
+WHOLE_TABLE = ContextTerms(DEVICES)  # through a shuffler, which serves no slice
+_OLD, _NEW = ((1 << 19, 0, 0, 0),), ((1 << 18, 1 << 16, -(1 << 16), 1 << 17),)
+CORNERS = CornerTerms(
+    (*DEVICES, NumberField("age", Fraction(18), Fraction(90))), matrices=(_OLD, _NEW)
+)
+FIT = FitPolicy(((0, 2), (1, 2)), ((1e9, 0.0), (0.0, 1e9), (1.0, 1.0)))
 
 
 @dataclass(frozen=True)
@@ -147,7 +161,9 @@ def weakest_rounds(setting: Setting, pinned: Pinned) -> Iterator[Offer]:
 
 
 def _policy(context: ContextTerms | None) -> bytes:
-    if isinstance(context, MomentTerms):
+    if isinstance(context, FittedTerms):
+        return FIT.encode()
+    if isinstance(context, FeatureTerms):
         d = context.dimension
         return LinearPolicy((0.0,) * d, (((0.0,) * d,) * d,)).encode()
     return TablePolicy(((ONE, 0), (0, ONE))).encode()
@@ -224,19 +240,23 @@ def honest_reports(document: dict[str, Any], offer: Offer) -> int:
 @dataclass(frozen=True)
 class Number:
     """What is seen of one number: its largest loss, or the distribution of its noise; a participant
-    moves `copies` such numbers in a round by `shift` each.
+    moves `copies` such numbers in a round by `shift` each. Where noise is not symmetric, one of two
+    cells gains what the other loses (`exchanged`).
     """
 
     copies: int
     pure: Any = None
     noise: slow.Distribution | None = None
     shift: int = 1
+    exchanged: bool = False
 
     def delta(self, rounds: int, epsilon: Fraction) -> Any:
         """δ of so many rounds at this ε."""
         times = self.copies * rounds
         if self.noise is None:
             return 0 if times * self.pure <= mp.mpf(epsilon.numerator) / epsilon.denominator else 1
+        if self.exchanged:
+            return slow.exchanged_delta(self.noise, float(epsilon))
         if times == 1:
             return slow.delta(self.noise, self.shift, float(epsilon))
         return slow.composed_delta(self.noise, self.shift, times, float(epsilon))
@@ -263,7 +283,8 @@ def seen(setting: Setting, pinned: Pinned, offer: Offer) -> Number:
         return Number(copies, _certified_loss(setting, offer, honest))
     if name == "discrete-laplace":
         return Number(copies, _laplace_loss(Fraction(honest, offer.divisor), offer.total, moved))
-    return Number(copies, None, _summed(name, offer, honest), moved)
+    exchanged = setting.chosen and name == "binomial"
+    return Number(copies, None, _summed(name, offer, honest), moved, exchanged)
 
 
 def _real(value: Fraction) -> Any:
@@ -351,7 +372,7 @@ def used(setting: Setting) -> Iterator[tuple[float, str]]:
             if number.noise is not None:
                 needed += number.delta(rounds, epsilon)
             yield float(needed / _real(delta)), about
-        if number.noise is not None:  # of each number, as basic composition has it
+        if number.noise is not None and not setting.chosen:  # of each, as basic composition has it
             epsilon, delta = terms.each
             needed = slow.delta(number.noise, number.shift, float(epsilon))
             yield float(needed / _real(delta)), about
@@ -402,6 +423,10 @@ def _two_servers() -> Iterator[Setting]:
             yield Setting(
                 TrustModel.TWO_SERVERS, "discrete-laplace", "servers", epsilon=epsilon, **context
             )
+        context = {"context": CORNERS, "chosen": True}
+        yield Setting(
+            TrustModel.TWO_SERVERS, "discrete-laplace", "servers", epsilon=epsilon, **context
+        )
 
 
 def _masked() -> Iterator[Setting]:
@@ -427,6 +452,8 @@ def _masked() -> Iterator[Setting]:
             for chosen in (False, True):
                 more: dict[str, Any] = {"chosen": chosen, "metrics": 1 if chosen else 2}
                 yield Setting(TrustModel.SECURE_AGGREGATION, "discrete-laplace", **about, **more)
+            more = {"context": CORNERS, "chosen": True}
+            yield Setting(TrustModel.SECURE_AGGREGATION, "discrete-laplace", **about | more)
 
 
 def _shuffled() -> Iterator[Setting]:
@@ -451,6 +478,8 @@ def _shuffled() -> Iterator[Setting]:
                 }
                 for noise in ("discrete-laplace", "binomial"):
                     yield Setting(TrustModel.SHUFFLER, noise, **about, **more)
+            about |= {"context": WHOLE_TABLE, "chosen": True}
+            yield Setting(TrustModel.SHUFFLER, "binomial", **about)
     for slots, dishonest, missing, metrics in (
         (3, 1, Fraction(0), 1),
         (9, 2, Fraction(1, 9), 1),

@@ -1,4 +1,4 @@
-"""Moments of contexts, recomputed from pairs of reports that devices make.
+"""Moments of contexts and fitted parameters, recomputed from pairs of reports that devices make.
 
 Replacing a participant replaces one vector of integers by another. Pairs of features around the
 worst angle, of full length and shorter, with equal and opposite rewards, give a lower bound on how
@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 from tests.verify import arithmetic as slow
-from tests.verify.live import Setting, honest_reports, weakest_rounds, weakest_terms
+from tests.verify.live import FIT, Setting, honest_reports, weakest_rounds, weakest_terms
 
 from tacit.contextual.feature_maps import BoundedNumber, FeatureMap
+from tacit.contextual.fitted import FitReport
 from tacit.contextual.statistics import MomentReport, ScaledMomentReport
-from tacit.terms.context import MomentTerms, NumberField, in_units
+from tacit.terms.context import FittedTerms, MomentTerms, NumberField, in_units
 from tacit.terms.words import outsiders
 from tacit.trust import TrustModel
 
@@ -53,6 +54,13 @@ def _features(report: MomentReport, angle: float, length: float) -> list[int]:
 def moved(report: MomentReport) -> Any:
     """Differences of all pairs, in the report's integers."""
     return np.array([[b - a for a, b in zip(*pair, strict=True)] for pair in pairs(report)], float)
+
+
+def farthest_fit(report: FitReport) -> float:
+    """The largest distance between the reports of any two participants with the same policy."""
+    answers = itertools.product(range(report.levels + 1), repeat=len(FIT.sequence))
+    made = np.array([report.vector(FIT, played) for played in answers], float)
+    return float(max(np.linalg.norm(made - one, axis=1).max() for one in made))
 
 
 def farthest(report: MomentReport, widths: Sequence[float]) -> float:
@@ -90,15 +98,19 @@ def settings(quick: bool) -> Iterator[Setting]:
             more: dict[str, Any] = {"slots": slots, "missing": missing, "dishonest": 2}
             more |= {"fraction": Fraction(1, 8)}
             yield Setting(TrustModel.SECURE_AGGREGATION, "discrete-gaussian", **about, **more)
+        about["context"] = FittedTerms((), dimension=3, plays=4)
+        yield Setting(TrustModel.TWO_SERVERS, "discrete-gaussian", "servers", **about)
+        yield Setting(TrustModel.SECURE_AGGREGATION, "discrete-gaussian", **about, **more)
 
 
 def used(setting: Setting) -> Iterator[tuple[float, str]]:
     """The part of the stated δ that is truly needed in the weakest rounds of policies."""
     pinned = weakest_terms(setting)
     terms = pinned.terms
-    assert isinstance(terms.context, MomentTerms)
+    assert isinstance(terms.context, MomentTerms | FittedTerms)
     report = terms.context.report(2, setting.levels)
-    far = farthest(report, [1.0] * report.size)
+    fit = isinstance(report, FitReport)
+    far = farthest_fit(report) if fit else farthest(report, [1.0] * report.size)
     masks = 2.0**-40 if setting.trust is TrustModel.SECURE_AGGREGATION else 0.0
     for offer in weakest_rounds(setting, pinned):
         width = offer.scale
@@ -115,12 +127,13 @@ def used(setting: Setting) -> Iterator[tuple[float, str]]:
 
 
 def used_outside(
-    setting: Setting, report: ScaledMomentReport, far: float
+    setting: Setting, report: ScaledMomentReport | FitReport, far: float
 ) -> Iterator[tuple[float, str]]:
     """The same of what terms say towards everybody but the two servers, in rounds of either kind
-    and with several metrics in the slice.
+    and with several metrics in the slice; fits have none.
     """
-    for metrics in (1, 3):
+    sliced = not isinstance(report, FitReport)
+    for metrics in (1, 3) if sliced else (1,):
         terms = weakest_terms(replace(setting, metrics=metrics)).terms
         (said,) = outsiders(terms)
         found = re.search(r"\(([0-9.e+-]+), ", said)
@@ -129,6 +142,8 @@ def used_outside(
         width = float(terms.noise.least) * math.sqrt(2)
         needed = float(slow.gaussian_delta(far / width, epsilon))
         yield needed / delta, f"outsiders, {report}"
+        if not sliced:
+            return
         scale = terms.least_noise(chosen=False)
         both = slow.power(slow.laplace(scale), 2)
         needed = slow.composed_delta(both, setting.levels, metrics, epsilon)

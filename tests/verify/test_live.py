@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.verify import live, moments
-from tests.verify.live import TABLE, Setting
+from tests.verify.live import CORNERS, TABLE, WHOLE_TABLE, Setting
 
 from tacit.trust import TrustModel
 
@@ -35,6 +35,17 @@ SETTINGS = [
     Setting(MASKED, "discrete-gaussian", delta=DELTA, levels=4, **TOLERATED),
     Setting(SHUFFLED, "discrete-laplace", delta=DELTA, metrics=2, **TOLERATED | {"slots": 28}),
     Setting(SHUFFLED, "binomial", delta=DELTA, **TOLERATED),
+    Setting(
+        SHUFFLED,
+        "binomial",
+        epsilon=Fraction(1, 3),
+        delta=DELTA,
+        context=WHOLE_TABLE,
+        chosen=True,
+        **TOLERATED,
+    ),
+    Setting(TrustModel.TWO_SERVERS, "discrete-laplace", "servers", context=CORNERS, chosen=True),
+    Setting(MASKED, "discrete-laplace", delta=DELTA, context=CORNERS, chosen=True, **TOLERATED),
     Setting(SHUFFLED, "certified-polya", epsilon=Fraction(2), metrics=2, slots=9, dishonest=2),
 ]
 
