@@ -134,6 +134,30 @@ CERTIFIED = (
     "tests/service/test_algorithms_deployed.py",
 )
 WEAKEST = ("tests/verify/test_live.py",)
+CORNERS = ("tests/contextual/test_corners.py",)
+LIVE_FITS = ("tests/service/test_fitted_live.py",)
+FIT_REPORTS = tuple(
+    f"tests/service/test_fitted_live.py::{name}"
+    for name in (
+        "test_a_device_rejects_altered_policies_and_less_noise",
+        "test_no_policy_makes_a_report_longer_than_the_ball",
+        "test_no_policy_silences_a_device_for_some_answers_only",
+        "test_rounding_is_without_bias",
+        "test_delta_from_all_pairs_of_reports_and_all_outputs",
+    )
+)
+FIT_TERMS = tuple(
+    f"tests/service/test_fitted_live.py::{name}"
+    for name in (
+        "test_a_definition_with_plays_is_written_read_and_put_into_terms",
+        "test_terms_state_the_guarantee_of_the_experiment",
+        "test_terms_reject_what_does_not_keep_the_promise",
+        "test_a_device_rejects_altered_policies_and_less_noise",
+        "test_answers_that_are_missing_count_as_nothing",
+    )
+)
+SERVED = ("tests/service/test_trust_models.py",)
+BITS_OF_TABLES = ("tests/service/test_contextual_shuffler.py",)
 LINEAR = ("tests/algorithms/test_lzj22.py",)
 CONTEXTUAL = ("tests/contextual/test_experiments.py",)
 EXPERIMENT = (
@@ -2162,6 +2186,237 @@ TARGETS: tuple[Target, ...] = (
         "SharedNoise.__post_init__",
         (checks,),
         ("tests/aggregation/test_shared_noise.py",),
+    ),
+    # devices that choose, try and report: corners, fits, bits of tables
+    Target("contextual/fitted.py", "FitPolicy.__post_init__", (checks, limits), FIT_REPORTS),
+    Target("contextual/fitted.py", "FitPolicy.decode", (checks, limits), FIT_REPORTS),
+    Target("contextual/fitted.py", "FitReport.check", (checks, limits), (*FIT_REPORTS, *FIT_TERMS)),
+    Target(
+        "contextual/fitted.py",
+        "FitReport.fitted",
+        (
+            swap("[number / length for number in vector]", "vector"),
+            swap("2 * level - self.levels", "level"),
+            checks,
+        ),
+        LIVE_FITS,
+    ),
+    Target(
+        "contextual/fitted.py",
+        "FitReport.vector",
+        (
+            swap("self.radius", "self.resolution"),
+            swap("below(FINE) < rest", "0"),
+            swap("self.fitted(policy, played)", "[2 * one for one in self.fitted(policy, played)]"),
+        ),
+        FIT_REPORTS,
+    ),
+    Target("contextual/fitted.py", "FitReport._lost", (counts, signs), LIVE_FITS),
+    Target("contextual/fitted.py", "FitReport.radius", (signs,), FIT_REPORTS),
+    Target(
+        "contextual/fitted.py",
+        "FitReport.squared_sensitivity",
+        (swap("4 * self.resolution ** 2", "self.resolution ** 2"),),
+        (*FIT_REPORTS, *WEAKEST),
+    ),
+    Target(
+        "contextual/corners.py",
+        "OptionCorners.draw",
+        (swap("(1 + code[column]) / 2", "(1 - code[column]) / 2"), swap("range(2)", "range(1)")),
+        LIVE_CORNERS,
+    ),
+    Target("contextual/corners.py", "layout", (checks, limits), (*CORNERS, *LIVE_CORNERS)),
+    Target(
+        "terms/context.py",
+        "CornerTerms.report",
+        (swap("layout(self.features(names)).size", "1"),),
+        LIVE_CORNERS,
+    ),
+    Target(
+        "terms/context.py",
+        "FittedTerms._check_statistic",
+        (checks, limits),
+        FIT_TERMS,
+    ),
+    Target("terms/context.py", "FittedTerms.exact", (swap("False", "True"),), FIT_TERMS),
+    Target(
+        "terms/context.py",
+        "FittedTerms.secret",
+        (swap("Secret.FITTED_PARAMETER", "Secret.CONTEXT_AND_REWARDS"),),
+        FIT_TERMS,
+    ),
+    Target(
+        "terms/context.py",
+        "FittedTerms.bounds",
+        (swap("-self.resolution", "0"), swap("self.resolution", "self.resolution // 2")),
+        (*FIT_REPORTS, *FIT_TERMS),
+    ),
+    Target(
+        "terms/context.py",
+        "FittedTerms.policy",
+        (swap("self.plays", "255"), swap("options", "0xFFFF")),
+        (*FIT_REPORTS, *FIT_TERMS),
+    ),
+    Target("terms/context.py", "FittedTerms.check_policy", (checks,), FIT_REPORTS),
+    Target(
+        "terms/context.py",
+        "ContextTerms.check_policy",
+        (checks,),
+        (*CHOSEN, *LIVE_CONTEXTS),
+    ),
+    Target("terms/context.py", "FeatureTerms.check_policy", (checks,), (*LIVE_CORNERS,)),
+    Target(
+        "terms/document.py",
+        "statistic_delta",
+        (swap("shares", "1"), swap("report.size", "1"), swap("sigma", "2 * sigma")),
+        (*WEAKEST, *MASKED_CONTEXTS),
+    ),
+    Target(
+        "terms/accounting.py",
+        "cells_delta",
+        (
+            swap("1.0", "0.0"),
+            swap("_ones(bits, bias, 1)", "_ones(2 * bits, bias, 1)"),
+            swap(
+                "factor * other * tail_stays[start]", "factor * factor * other * tail_stays[start]"
+            ),
+        ),
+        (*BITS_OF_TABLES, *STATED_NOISE),
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledTable._prepare",
+        (
+            swap(
+                "table_bits(self.honest, self.target)", "table_bits(self.participants, self.target)"
+            ),
+            swap("threat.assumptions()", "()"),
+            swap("self._ones(self.honest)", "self._ones(self.participants)"),
+        ),
+        (*BITS_OF_TABLES, *STATISTIC_GUARANTEES, *EVERY),
+    ),
+    Target(
+        "protocols/statistic_sums.py",
+        "ShuffledTable.randomize",
+        (noise,),
+        (*LAW_OF_SUMS, *BITS_OF_TABLES),
+    ),
+    Target("protocols/statistic_sums.py", "table_bits", (limits,), BITS_OF_TABLES),
+    Target("protocols/statistic_sums.py", "ShuffledTable.__init__", (checks,), STATISTICS),
+    Target("protocols/statistic_sums.py", "UnaryStatistic.__init__", (checks,), STATISTICS),
+    Target(
+        "protocols/statistics.py",
+        "FitStatistic.loss",
+        (swap("self.size", "1"), swap("shares", "1"), swap("self.report.squared_sensitivity", "1")),
+        (*LIVE_FITS, *STATISTIC_GUARANTEES),
+    ),
+    Target(
+        "client/choices.py",
+        "choose",
+        (swap("answer * len(plays)", "answer"), swap("about.policy", "b''"), checks),
+        (*FIT_TERMS, *LIVE_CONTEXTS),
+    ),
+    Target(
+        "client/trust_models/two_servers.py",
+        "TwoServerReporter.least_cost",
+        (
+            swap("terms.context is not None", "False"),
+            swap("terms.noise.scale", "terms.noise.least"),
+        ),
+        (*LIVE_CONTEXTS, *ANY_DEVICE),
+    ),
+    Target(
+        "client/trust_models/masking.py",
+        "MaskingReporter.stages",
+        (
+            swap("now < session.expires", "True"),
+            swap("session.after < _MESSAGES", "True"),
+            swap("0 < reply.status < 500 and reply.status != 429", "False"),
+        ),
+        ("tests/service/test_secure_aggregation.py",),
+    ),
+    Target(
+        "client/trust_models/contract.py",
+        "Reporter.cost",
+        (swap("pinned.check(announced.offer())", "pinned.terms.cost"),),
+        (*DEVICE, *LIVE_CONTEXTS),
+    ),
+    # parties serve no round whose noise or size differs from the terms
+    Target(
+        "service/trust_models/contract.py",
+        "CoordinatorEngine.announce",
+        (checks,),
+        (*PARTIES, *LIVE_LOCAL, *LIVE_SHUFFLER),
+    ),
+    Target("service/trust_models/contract.py", "check_kind", (checks,), SERVED),
+    Target("service/trust_models/two_servers.py", "TwoServerEngine.check_terms", (checks,), SERVED),
+    Target(
+        "service/trust_models/two_servers.py",
+        "TwoServerCoordinator.codec",
+        (
+            checks,
+            swap("terms.parameter(chosen)", "own.scale"),
+            swap("terms.answer.levels", "own.levels"),
+            swap("terms.numbers(chosen)", "protocol.coordinates"),
+        ),
+        SERVED,
+    ),
+    Target(
+        "service/trust_models/two_servers.py",
+        "TwoServerCoordinator.describe",
+        (
+            swap(
+                "max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size)",
+                "minimum(way.protocol, terms.kind)",
+            ),
+        ),
+        SERVED,
+    ),
+    Target("service/trust_models/local.py", "LocalCoordinator.codec", (checks,), SERVED),
+    Target(
+        "service/trust_models/local.py",
+        "LocalCoordinator.describe",
+        (
+            swap(
+                "max(way.protocol.minimum, terms.aggregation.minimum_batch_size)",
+                "way.protocol.minimum",
+            ),
+        ),
+        SERVED,
+    ),
+    Target(
+        "service/trust_models/local.py",
+        "_room",
+        (swap("math.ceil(terms.noise.scale * CLAMPED)", "0"),),
+        LIVE_LOCAL,
+    ),
+    Target("service/trust_models/masking.py", "MaskingCoordinator.codec", (checks,), SERVED),
+    Target("service/trust_models/masking.py", "MaskingCoordinator.describe", (sides,), SERVED),
+    Target(
+        "service/trust_models/masking.py",
+        "_announced_noise",
+        (swap("part.honest", "part.participants"), checks),
+        SERVED,
+    ),
+    Target("service/trust_models/shuffler.py", "ShufflerCoordinator.codec", (checks,), SERVED),
+    Target("service/trust_models/shuffler.py", "ShufflerCoordinator.describe", (sides,), SERVED),
+    Target(
+        "service/trust_models/shuffler.py",
+        "_announced_noise",
+        (swap("part.honest", "part.participants"), swap("part.bias", "part.bias / 2")),
+        SERVED,
+    ),
+    Target("service/trust_models/shuffler.py", "ShufflerHelper.keys", (checks,), SERVED),
+    Target("rounds/stated_noise.py", "check_stated", (checks, limits), SERVED),
+    Target(
+        "rounds/stated_noise.py",
+        "check_stated",
+        (
+            swap("(found.by, found.distribution)", "(terms.noise.by, terms.distribution(chosen))"),
+            swap("protocol.coordinates", "terms.numbers(chosen)"),
+            swap("precision", "terms.answer.levels"),
+        ),
+        SERVED,
     ),
 )
 
