@@ -109,8 +109,11 @@ def used(setting: Setting) -> Iterator[tuple[float, str]]:
     terms = pinned.terms
     assert isinstance(terms.context, MomentTerms | FittedTerms)
     report = terms.context.report(2, setting.levels)
-    fit = isinstance(report, FitReport)
-    far = farthest_fit(report) if fit else farthest(report, [1.0] * report.size)
+    far = (
+        farthest_fit(report)
+        if isinstance(report, FitReport)
+        else farthest(report, [1.0] * report.size)
+    )
     masks = 2.0**-40 if setting.trust is TrustModel.SECURE_AGGREGATION else 0.0
     for offer in weakest_rounds(setting, pinned):
         width = offer.scale
