@@ -32,15 +32,24 @@ def draw(directory: Path) -> None:
         page.goto(address)
         page.wait_for_selector(".live[data-state=live]")
         keep(page, directory / "page-experimenter.png")
+    for name in ("experimenter", "participant"):
+        without_margins(directory / f"page-{name}.png")
     crop(directory / "page-experimenter.png", directory / "page-top.png")
 
 
+def without_margins(picture: Path) -> None:
+    """Cut off a fifth of the width at both sides, so that words are legible on a phone."""
+    with Image.open(picture) as page:
+        wide, high = page.size
+        inner = page.crop((wide // 5, 0, wide - wide // 5, high))
+    inner.save(picture)
+
+
 def crop(whole: Path, part: Path) -> None:
-    """The three answers of the experimenter's page, without the margins."""
+    """The three answers of the experimenter's page."""
     with Image.open(whole) as page:
         wide, high = page.size
-        left = wide // 5
-        page.crop((left, 0, wide - left, min(high, round(0.89 * (wide - 2 * left))))).save(part)
+        page.crop((0, 0, wide, min(high, round(0.89 * wide)))).save(part)
 
 
 if __name__ == "__main__":

@@ -109,17 +109,23 @@ PICTURES = {
 }
 
 
+def stated(guarantee: Guarantee) -> list[str]:
+    """The lines under a picture: the guarantee and what it assumes."""
+    words = [f"{guarantee.short} towards {guarantee.view.text()}, if"]
+    assumed = {TRUST_OF_VIEW[guarantee.view], *guarantee.assumptions}
+    words += [f"• {one.text()}" for one in sorted(assumed, key=Assumption.sort_key)]
+    return [line for word in words for line in textwrap.wrap(word, 62, subsequent_indent="  ")]
+
+
 def draw(picture: Picture, path: Path) -> None:
     """Write one picture."""
     mpl.rcParams["svg.hashsalt"] = "tacit"
     mpl.rcParams["svg.fonttype"] = "none"
     rows = len({node.y for node in picture.nodes}) > 1
+    lines = stated(picture.guarantee)
+    heights = (2.5 if rows else 1.55, 0.2 * len(lines) + 0.1)
     figure, (axes, below) = plt.subplots(
-        2,
-        1,
-        figsize=(5.4, 5.0 if rows else 3.6),
-        height_ratios=(4, 4) if rows else (3, 4),
-        layout="constrained",
+        2, 1, figsize=(5.4, sum(heights)), height_ratios=heights, layout="constrained"
     )
     for one in (axes, below):
         one.set_axis_off()
@@ -160,11 +166,6 @@ def draw(picture: Picture, path: Path) -> None:
             fontsize=12,
         )
         axes.text(node.x, node.y - 0.3 * half, node.sees, ha="center", va="center", fontsize=9)
-    stated = picture.guarantee
-    words = [f"{stated.short} towards {stated.view.text()}, if"]
-    assumed = {TRUST_OF_VIEW[stated.view], *stated.assumptions}
-    words += [f"• {one.text()}" for one in sorted(assumed, key=Assumption.sort_key)]
-    lines = [line for word in words for line in textwrap.wrap(word, 62, subsequent_indent="  ")]
     below.text(0, 1, "\n".join(lines), va="top", fontsize=10.5)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
