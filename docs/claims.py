@@ -36,7 +36,7 @@ COMPARED = (*QUICK, "plan", "simulate", "compare", "demo noise")
 PRINTED = ("explanation/walks", "reference/configuration", "reference/http_api")
 DRAWN = {
     "regret.py": ("regret.png",),
-    "liars.py": ("liars.png",),
+    "poisoning.py": ("poisoning.png",),
     "own_figure.py": ("own-figure.png",),
     "trust.py": tuple(
         f"trust-{name}.svg"

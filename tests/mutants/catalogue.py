@@ -1563,12 +1563,12 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_noise", (checks, limits), (*DOCUMENT, *STATED_NOISE)),
     Target(
-        "terms/document.py",
+        "terms/aggregation_delta.py",
         "smallest_shuffler_delta",
         (
             signs,
-            swap("promise.participations", "1"),
-            swap("len(terms.answer.metrics)", "1"),
+            swap("participations", "1"),
+            swap("metrics", "1"),
             swap("math.ceil", "math.floor"),
         ),
         DOCUMENT,
@@ -2081,13 +2081,18 @@ TARGETS: tuple[Target, ...] = (
         ),
         (*DOCUMENT, *CHOSEN),
     ),
-    Target("terms/document.py", "smallest_masking_delta", (swap("participations", "1"),), DOCUMENT),
+    Target(
+        "terms/aggregation_delta.py",
+        "smallest_masking_delta",
+        (swap("participations", "1"),),
+        DOCUMENT,
+    ),
     Target(
         "terms/document.py",
         "Terms.aggregation_delta",
         (
-            swap("smallest_masking_delta(self.promise.participations)", "Fraction(0)"),
-            swap("smallest_shuffler_delta(self)", "Fraction(0)"),
+            swap("smallest_masking_delta(often)", "Fraction(0)"),
+            swap("smallest_shuffler_delta(self.promise.epsilon, often, metrics)", "Fraction(0)"),
         ),
         (*DOCUMENT, *WEAKEST),
     ),

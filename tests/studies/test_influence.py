@@ -1,4 +1,4 @@
-"""What liars can do, in plans: every trust model has its row, and a picture shows two of them."""
+"""Influence of poisoning in plans: every trust model has a row, and a picture shows two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.studies.influence import reached
-from tacit.studies.plan import PlanRequest, answer, draw_liars, plan
+from tacit.studies.plan import PlanRequest, answer, draw_poisoning, plan
 
 
 @settings(max_examples=100, deadline=None)
@@ -31,15 +31,15 @@ def test_the_turning_part_is_where_two_means_meet(
     against = (1 - row.part) * best + row.part * low
     assert against == pytest.approx((1 - row.part) * other + row.part * high)
     assert row.people == max(1, math.ceil(1000 * row.part))
-    assert row.lie == max(high, 1 - low)
+    assert row.change == max(high, 1 - low)
 
 
 def test_where_a_report_counts_any_number_one_liar_is_enough() -> None:
     row = reached("x", (-math.inf, math.inf), (0.1, 0.2), 0.01, None)
-    assert (row.lie, row.shift, row.part, row.people) == (None, None, 0.0, 1)
+    assert (row.change, row.shift, row.part, row.people) == (None, None, 0.0, 1)
 
 
-def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
+def test_a_plan_says_what_poisoning_does_under_each_trust_model() -> None:
     result = plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=2, poisoned=0.01)
     rows = {row.trust: row for row in result.influence}
     assert list(rows) == [
@@ -51,9 +51,9 @@ def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
         "local",
     ]
     for trust in ("secure-aggregation", "two-servers"):
-        assert (rows[trust].lie, rows[trust].people) == (None, 1)
+        assert (rows[trust].change, rows[trust].people) == (None, 1)
     for trust in ("central", "verified"):
-        assert rows[trust].lie == 1
+        assert rows[trust].change == 1
         assert rows[trust].part == pytest.approx(0.1 / 1.1)
         assert rows[trust].shift == pytest.approx(0.008)
     assert (rows["verified"].people or 0) > 10
@@ -62,15 +62,15 @@ def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
     assert plan(baseline=0.2, lift=0.5, runs=1, trusts=("central",)).influence == []
 
 
-def test_the_picture_of_liars_is_drawn(tmp_path: Path) -> None:
+def test_the_picture_of_poisoning_is_drawn(tmp_path: Path) -> None:
     question = PlanRequest.of(
         baseline=0.2, lift=0.5, runs=2, poisoned=0.02, trusts=("two-servers",)
     )
-    path = draw_liars(question, answer(question), tmp_path / "liars.png")
+    path = draw_poisoning(question, answer(question), tmp_path / "poisoning.png")
     assert path.stat().st_size > 1000
 
 
-def test_the_command_prints_the_table_of_liars_and_its_rows_as_data() -> None:
+def test_the_command_prints_the_table_of_influence_and_its_rows_as_data() -> None:
     asked = ["plan", "--gap", "0.3", "--runs", "1", "--poisoned", "0.01"]
     shown = CliRunner().invoke(app, asked)
     assert shown.exit_code == 0, shown.output

@@ -48,10 +48,10 @@ def test_a_horizon_adds_what_is_lost_by_serving_everybody() -> None:
 
 def test_a_trust_model_that_cannot_serve_is_a_row_that_says_why() -> None:
     result = plan(baseline=0.3, lift=0.5, epsilon=0.8, dropout=0.1, runs=1)
-    refused = {cost.trust: cost for cost in result.costs if cost.refused}
-    assert list(refused) == ["shuffler"]
-    assert "complete groups only" in refused["shuffler"].refused
-    assert refused["shuffler"].participants is None
+    rejected = {cost.trust: cost for cost in result.costs if cost.infeasible}
+    assert list(rejected) == ["shuffler"]
+    assert "complete groups only" in rejected["shuffler"].infeasible
+    assert rejected["shuffler"].participants is None
     assert result.recommendation.startswith(FIRST)
 
 
@@ -97,8 +97,8 @@ def test_algorithms_of_any_family_are_costed_one_row_each() -> None:
     assert [cost.trust for cost in result.costs] == names
     families = ["arms", "arms", "linear", "federated", "federated"]
     assert [cost.family for cost in result.costs] == families
-    assert [cost.trust for cost in result.costs if cost.refused] == ["sdp-fedlinucb"]
-    assert all((cost.regret or 0) > 0 for cost in result.costs if not cost.refused)
+    assert [cost.trust for cost in result.costs if cost.infeasible] == ["sdp-fedlinucb"]
+    assert all((cost.regret or 0) > 0 for cost in result.costs if not cost.infeasible)
     assert "(1, 1e-05)-DP" in result.costs[2].guarantee
     assert "Of linear algorithms, cdp-pe loses least" in result.recommendation
 
@@ -127,7 +127,7 @@ def test_a_plan_is_within_a_quarter_of_what_simulation_then_gives(
     planned = plan(baseline=0.02, lift=lift, epsilon=0.1, **asked)
     checked = 0
     for cost in planned.costs:
-        if cost.refused:
+        if cost.infeasible:
             continue
         words = cost.command.split()
         result = simulate(

@@ -51,7 +51,8 @@ from tacit.terms import (
     check_live,
     check_successor,
 )
-from tacit.terms.document import MOST_NO_SHOW, smallest_masking_delta, smallest_shuffler_delta
+from tacit.terms.aggregation_delta import smallest_masking_delta, smallest_shuffler_delta
+from tacit.terms.document import MOST_NO_SHOW
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, View
 
 EVERY = [(path, value) for path, values in MUTATIONS.items() for value in values]
@@ -230,7 +231,7 @@ def test_shuffler_terms_state_at_least_the_delta_of_their_shares(
         noise = Noise(Fraction(participations * metrics * 1000), "devices")
         return under(trust, "devices", answer=answer, promise=promise, noise=noise)
 
-    smallest = smallest_shuffler_delta(made(Fraction(1, 2)))
+    smallest = smallest_shuffler_delta(Fraction(epsilon), participations, metrics)
     slack = exact_slack(made(Fraction(1, 2)))
     step = Fraction(1, 2**80)
     assert smallest - step < slack < smallest

@@ -88,9 +88,9 @@ def plan(
     question = planning.PlanRequest.of(**vars(asked), algorithms=names, progress=interactive())
     result = planning.answer(question)
     picture = None if out is None else str(planning.draw(result, out / "plan.png"))
-    lies = None
+    poisoning = None
     if out is not None and asked.poisoned:
-        lies = str(planning.draw_liars(question, result, out / "liars.png"))
+        poisoning = str(planning.draw_poisoning(question, result, out / "poisoning.png"))
     if as_json:
         costs = [cost.to_dict() for cost in result.costs]
         record: dict[str, Any] = {
@@ -100,15 +100,15 @@ def plan(
         }
         if asked.poisoned:
             rows = [asdict(row) for row in result.influence]
-            record |= {"influence": rows, "picture_of_liars": lies}
+            record |= {"influence": rows, "picture_of_poisoning": poisoning}
             record |= {"contextual_influence": [asdict(row) for row in result.contextual]}
         print_json(record)
         return
     planned(result, asked.horizon)
     if asked.poisoned:
-        lied(result, asked.poisoned)
+        influenced(result, asked.poisoned)
     sentence("advice", result.recommendation)
-    for drawn in (picture, lies):
+    for drawn in (picture, poisoning):
         if drawn is not None:
             sentence("picture", drawn)
 
@@ -128,13 +128,13 @@ def planned(result: Plan, horizon: int | None) -> None:
     kept = {
         key: label
         for key, label in columns.items()
-        if any(getattr(cost, key) is not None for cost in result.costs if not cost.refused)
+        if any(getattr(cost, key) is not None for cost in result.costs if not cost.infeasible)
     }
     several = len({cost.algorithm for cost in result.costs}) > 1
     rows = [
         [
             cost.algorithm if several else cost.trust,
-            *(None if cost.refused else getattr(cost, key) for key in kept),
+            *(None if cost.infeasible else getattr(cost, key) for key in kept),
         ]
         for cost in result.costs
     ]
@@ -142,12 +142,12 @@ def planned(result: Plan, horizon: int | None) -> None:
     title = f"participants until nine of ten experiments are decided{served}"
     table(title, ["algorithm" if several else "trust", *kept.values()], rows)
     for cost in result.costs:
-        said = f"not available: {cost.refused}" if cost.refused else cost.guarantee
+        said = f"not available: {cost.infeasible}" if cost.infeasible else cost.guarantee
         said += f" Note: {cost.note}." if cost.note else ""
         sentence(cost.algorithm if several else cost.trust, said)
 
 
-def lied(result: Plan, poisoned: float) -> None:
+def influenced(result: Plan, poisoned: float) -> None:
     """Print the influence of corrupted participants under each trust model."""
     if result.contextual:
         measured = [list(asdict(row).values()) for row in result.contextual]
@@ -159,10 +159,10 @@ def lied(result: Plan, poisoned: float) -> None:
     rows = [
         [
             row.trust,
-            "anything" if row.lie is None else row.lie,
+            "anything" if row.change is None else row.change,
             "anything" if row.shift is None else row.shift,
             row.people,
-            f"{row.part:.2%}" if row.lie is not None else "any",
+            f"{row.part:.2%}" if row.change is not None else "any",
         ]
         for row in result.influence
     ]

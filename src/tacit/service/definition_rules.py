@@ -22,8 +22,8 @@ from tacit.service.fitted_entries import FITTED
 from tacit.service.option_tables import read
 from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
+from tacit.terms.aggregation_delta import smallest_masking_delta
 from tacit.terms.context import MOMENTS
-from tacit.terms.document import smallest_masking_delta
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def served(trust: str) -> str:
 
 def provable(proofs: bool, info: ValidationInfo) -> bool:
     """Only two servers verify range proofs."""
-    if proofs and info.data.get("trust", "two-servers") != "two-servers":
+    if proofs and info.data.get("trust", TrustModel.TWO_SERVERS) != TrustModel.TWO_SERVERS:
         raise RuleViolation(
             f"proofs is true, but trust is {shown(info.data['trust'])}: only two-servers verifies "
             "proofs. Leave proofs out"
@@ -63,7 +63,7 @@ def provable(proofs: bool, info: ValidationInfo) -> bool:
 
 def encrypted(post_quantum: bool, info: ValidationInfo) -> bool:
     """Secure aggregation has one suite, without ML-KEM."""
-    if post_quantum and info.data.get("trust") == "secure-aggregation":
+    if post_quantum and info.data.get("trust") == TrustModel.SECURE_AGGREGATION:
         raise RuleViolation(
             "promise.post_quantum is true, but trust is secure-aggregation, whose masks rest on "
             "X25519. Leave promise.post_quantum out, or choose two-servers"

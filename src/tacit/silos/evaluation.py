@@ -100,7 +100,7 @@ class EvaluationRequest:
 
     def sums(self, terms: FederationTerms) -> PrefixSums:
         """The private sums under these terms."""
-        if terms.algorithm != "secagg-fedlinucb":
+        if not terms.masked:
             raise Refusal("algorithm of the terms has no secure aggregation: evaluations need it")
         return self.shared_sums(len(terms.silos), terms.corrupted, terms.missing)
 

@@ -40,11 +40,19 @@ from tacit.terms.canonical import invalid_terms, plain, read
 from tacit.trust import TrustModel
 
 VERSION = 1
-ALGORITHMS = ("secagg-fedlinucb", "ldp-fedlinucb", "fedlinucb")
-COST_OF_BITS = (
-    "a message of sdp-fedlinucb-vec has one bit per level and per noise bit of every number, and a "
-    "shuffler moves each of them: 178 s for 3 silos of 2 features; use secagg-fedlinucb"
-)
+TRUST = {
+    "secagg-fedlinucb": TrustModel.SECURE_AGGREGATION,
+    "ldp-fedlinucb": TrustModel.SILO,
+    "fedlinucb": TrustModel.NONE,
+}
+"""The trust model of each algorithm that a federation runs."""
+
+NOT_RUN = {
+    "sdp-fedlinucb-vec": "a message of sdp-fedlinucb-vec has one bit per level and per noise bit "
+    "of every number, and a shuffler moves each of them: 178 s for 3 silos of 2 features; use "
+    "secagg-fedlinucb"
+}
+"""Why a federation does not run an algorithm that simulations have."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +174,13 @@ class FederationTerms:
 
     def __post_init__(self) -> None:
         check_text("question", self.question)
-        if self.algorithm == "sdp-fedlinucb-vec":
-            raise TacitError(f"algorithm is {self.algorithm}: {COST_OF_BITS}")
-        rule = f"one of {', '.join(ALGORITHMS)}"
-        require(self.algorithm in ALGORITHMS, "algorithm", self.algorithm, rule)
+        if self.algorithm in NOT_RUN:
+            raise TacitError(f"algorithm is {self.algorithm}: {NOT_RUN[self.algorithm]}")
+        rule = f"one of {', '.join(TRUST)}"
+        require(self.algorithm in TRUST, "algorithm", self.algorithm, rule)
         require(len(self.coordinator) == KEY_SIZE, "coordinator's key", "missing", "32 bytes")
         names, keys = [s.name for s in self.silos], [s.key for s in self.silos]
-        fewest = 3 if self.algorithm == "secagg-fedlinucb" else 2
+        fewest = 3 if self.masked else 2
         rule = (
             f"{fewest} or more with {self.algorithm}: of two masked numbers one reveals "
             "the other. Give another --card"
@@ -193,9 +201,8 @@ class FederationTerms:
         integer("missing", self.missing, at_least=0)
         if not self.missing:
             return
-        shared = self.algorithm == "secagg-fedlinucb"
         rule = "0 with this algorithm: only shared noise of the tree tolerates missing silos"
-        require(shared, "missing", self.missing, rule)
+        require(self.masked, "missing", self.missing, rule)
         most = largest_missing(len(self.silos))
         rule = f"at most {most} of {len(self.silos)} silos: no neighbourhood tolerates more"
         require(self.missing <= most, "missing", self.missing, rule)
@@ -232,7 +239,12 @@ class FederationTerms:
     @property
     def private(self) -> bool:
         """Whether anything protects the records."""
-        return self.algorithm != "fedlinucb"
+        return TRUST[self.algorithm] is not TrustModel.NONE
+
+    @property
+    def masked(self) -> bool:
+        """Whether silos share the noise and mask what they send (secure aggregation)."""
+        return TRUST[self.algorithm] is TrustModel.SECURE_AGGREGATION
 
     @property
     def aggregation(self) -> Aggregation:
@@ -261,7 +273,7 @@ class FederationTerms:
             pairs = tuple((no_more(s.epsilon), no_more(s.delta)) for s in self.silos)
             same = len(set(pairs)) == 1
             given |= {"epsilon": pairs[0][0], "delta": pairs[0][1]} if same else {"budgets": pairs}
-        if self.algorithm == "secagg-fedlinucb":
+        if self.masked:
             given |= {"mode": self.mode, "schedule": schedule.kind, "missing": self.missing}
             given["norm"] = float(self.norm)
             return SilosProblem.of(**given).changed(constant=self.context.constant)
@@ -274,7 +286,7 @@ class FederationTerms:
     @cached_property
     def batches(self) -> tuple[int, ...]:
         """The capacity of every synchronisation, in records per silo."""
-        if self.algorithm == "secagg-fedlinucb":
+        if self.masked:
             return self.problem.batches
         return (self.problem.sync,) * self.problem.steps
 

@@ -19,22 +19,23 @@ from tacit.algorithms.registry import Algorithm, lookup
 from tacit.protocols.contract import SumProtocol
 from tacit.simulation.results import Result
 from tacit.simulation.study import RunConfig, simulate, tried
+from tacit.trust import TrustModel
 
 TRIED = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # multiples of the requested fraction, in the plot
-WAYS = {"two-servers": "two servers", "verified": "two servers, verified reports"}
+WAYS = {TrustModel.TWO_SERVERS.value: "two servers", "verified": "two servers, verified reports"}
 
 
 @dataclass(frozen=True)
 class Influence:
     """Influence of corrupted participants under one trust model.
 
-    `lie` is the most by which one of them moves a sum, in answers. `shift` is the most by which the
-    requested fraction moves an estimate. Both are None if unbounded. Another option wins from a
+    `change` is the most by which one of them moves a sum, in answers. `shift` is the most by which
+    the requested fraction moves an estimate. Both are None if unbounded. Another option wins from a
     fraction `part` of all participants on: `people` of those until the experiment is decided.
     """
 
     trust: str
-    lie: float | None
+    change: float | None
     shift: float | None
     part: float
     people: int | None = None
@@ -88,7 +89,7 @@ def reached(
     """The influence on a protocol of this reach, among options of these means.
 
     >>> reached("verified", (0.0, 1.0), (0.5, 0.5625), 0.01, 1000)  # doctest: +ELLIPSIS
-    Influence(trust='verified', lie=1.0, shift=0.005625, part=0.058..., people=59)
+    Influence(trust='verified', change=1.0, shift=0.005625, part=0.058..., people=59)
     """
     low, high = reach
     best, other = max(means), min(means)
@@ -99,8 +100,8 @@ def reached(
     people = max(1, math.ceil(part * (participants or 0))) if known or any_number else None
     if any_number:
         return Influence(trust, None, None, part, people)
-    lie, shift = max(high, 1 - low), poisoned * max(high - other, best - low)
-    return Influence(trust, lie, shift, part, people)
+    change, shift = max(high, 1 - low), poisoned * max(high - other, best - low)
+    return Influence(trust, change, shift, part, people)
 
 
 def influence(
@@ -108,7 +109,7 @@ def influence(
 ) -> list[Influence]:
     """One row for an arms algorithm, and one with verified reports where they are available."""
     ways = {given.get("trust") or entry.name: given}
-    if given.get("trust") == "two-servers" and "through" in entry.options:
+    if given.get("trust") == TrustModel.TWO_SERVERS and "through" in entry.options:
         ways["verified"] = given | {"through": "verified"}
     found = []
     for trust, options in ways.items():
@@ -161,7 +162,7 @@ def draw(
     label = "false answers in range suffice from here on"
     axes.axvline(100 * turning, label=label, **pictures.BOUND)
     axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("participants who lie, in percent")
+    axes.set_xlabel("corrupted participants, in percent")
     axes.set_ylabel("experiments that find the best option")
     pictures.legend(axes)
     return pictures.save(figure, path)

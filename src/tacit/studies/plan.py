@@ -35,7 +35,7 @@ from tacit.studies.influence import (
     right_winners,
 )
 from tacit.studies.influence import draw as draw_right_winners
-from tacit.trust import DEPLOYABLE
+from tacit.trust import DEPLOYABLE, TrustModel
 
 SETTLED = 0.1  # of the gap: a run has settled when regret per participant is below it
 SHARED = 0.8  # of all participants: split evenly until an option is shown to be worse
@@ -46,17 +46,31 @@ LONGEST = 4  # pilot horizons, each four times the previous one
 LEVEL = 12.0  # approximate level at which a mixture decides between two options; a first guess
 
 WHAT_IS_TRUSTED = {
-    "central": "the server sees every answer and is trusted to release noisy sums only",
-    "secure-aggregation": "no party sees an answer; secure aggregation releases noisy sums only",
-    "two-servers": "no party sees an answer unless both servers collude; each adds its own noise",
-    "shuffler": "a shuffler that does not collude with the server hides who sent which message",
-    "local": "no party is trusted: every message is private by itself",
+    TrustModel.CENTRAL: "the server sees every answer and is trusted to release noisy sums only",
+    TrustModel.SECURE_AGGREGATION: "no party sees an answer; secure aggregation releases noisy "
+    "sums only",
+    TrustModel.TWO_SERVERS: "no party sees an answer unless both servers collude; each adds its "
+    "own noise",
+    TrustModel.SHUFFLER: "a shuffler that does not collude with the server hides who sent which "
+    "message",
+    TrustModel.LOCAL: "no party is trusted: every message is private by itself",
 }
+NAMES = {
+    TrustModel.SECURE_AGGREGATION: "secure aggregation: no party is trusted with answers",
+    TrustModel.TWO_SERVERS: "two servers",
+    TrustModel.SHUFFLER: "a shuffler",
+    TrustModel.CENTRAL: "a trusted server",
+    TrustModel.LOCAL: "the local model",
+}
+"""Trust models in a recommendation, the preferred ones first."""
+
+COMPARED = {TrustModel.CENTRAL: "a trusted server", TrustModel.LOCAL: "local privacy"}
+"""Trust models that a recommendation is compared with."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one trust model or algorithm; `refused` is the reason why it is infeasible.
+    """The cost of one trust model or algorithm; `infeasible` says why it cannot be run.
 
     `participants` is the number until nine of ten experiments are decided, dropouts included.
     `worse` is the mean number of them that get a worse option. Both are None where unknown.
@@ -80,13 +94,13 @@ class Cost:
     users_to_settle: int | None = None
     command: str = ""
     note: str = ""
-    refused: str = ""
-    promised: dict[str, Any] | None = None
+    infeasible: str = ""
+    stated: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The row as data, with the guarantee as data; None without one."""
         found = asdict(self)
-        return found | {"guarantee": found.pop("promised")}
+        return found | {"guarantee": found.pop("stated")}
 
 
 @dataclass(frozen=True)
@@ -307,7 +321,7 @@ def answer(question: PlanRequest) -> Plan:
                 "Name their table in a definition (options_file) and use tacit experiment check."
             )
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
-    costs, errors, lies, measured = [], [], list[Influence](), list[ContextualInfluence]()
+    costs, errors, influences, measured = [], [], list[Influence](), list[ContextualInfluence]()
     for entry in wanted:
         for trust in question.trusts if by_trust else (None,):
             who = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
@@ -317,7 +331,7 @@ def answer(question: PlanRequest) -> Plan:
                 costs.append(Cost(*about, **_cost(entry, given, question)))
                 if question.people.poisoned and entry.family == "arms":
                     decided = costs[-1].participants
-                    lies += influence(entry, given, question.people.poisoned, decided)
+                    influences += influence(entry, given, question.people.poisoned, decided)
                 if question.people.poisoned and entry.family == "contextual":
                     served_all = _served(given, question)
                     how = question.how
@@ -326,13 +340,13 @@ def answer(question: PlanRequest) -> Plan:
                     )
             except TacitError as error:
                 errors.append(error)
-                costs.append(Cost(*about, refused=str(error)))
+                costs.append(Cost(*about, infeasible=str(error)))
     if len(errors) == len(costs):
         raise errors[0]
-    served = {cost.trust: cost for cost in costs if not cost.refused}
+    served = {cost.trust: cost for cost in costs if not cost.infeasible}
     decides = by_trust and wanted[0].family == "arms"
     advice = _by_trust(served, question.expected) if decides else _least(served)
-    return Plan(costs, advice, lies, measured)
+    return Plan(costs, advice, influences, measured)
 
 
 def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
@@ -354,7 +368,7 @@ def _until_decided(
     participants = result.decided()["participants_to_decide"]
     return {
         "guarantee": result.guarantee_text,
-        "promised": result.as_json(),
+        "stated": result.as_json(),
         "participants": participants,
         "days": question.people.days(participants),
         "worse": result.regret_mean / question.expected.difference,
@@ -382,7 +396,7 @@ def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest)
 
 def _note(given: dict[str, Any]) -> str:
     """The caveat of a row; empty without one."""
-    if given.get("trust") != "shuffler" or given.get("delta"):
+    if given.get("trust") != TrustModel.SHUFFLER or given.get("delta"):
         return ""
     people = largest_group(given["epsilon"] / given.get("participations", 1))
     return (
@@ -399,7 +413,7 @@ def _guess(given: dict[str, Any], expected: Expected) -> int:
     epsilon = given["epsilon"] / given.get("participations", 1)
     share = min(given["control_share"] or 1 / arms, 1 / arms)
     noise = 0.0
-    if given.get("trust") == "local":
+    if given.get("trust") == TrustModel.LOCAL:
         noise = 2 / epsilon**2
     spread = (rate * (1 - rate) + noise) * (1 / share + 1 / (1 - share))
     sampling = 2 * LEVEL * spread / expected.difference**2
@@ -426,7 +440,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
         known["users_to_settle"] = _settles(result, gap)
     return {
         "guarantee": result.guarantee_text,
-        "promised": result.as_json(),
+        "stated": result.as_json(),
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,
         "rounds": result.mean("rounds"),
@@ -478,10 +492,9 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     """Recommend secure aggregation where it is feasible and deployable, else the next trust model;
     compare the central and local models with it.
     """
-    order = ("secure-aggregation", "two-servers", "shuffler", "central", "local")
     decided = {
         name: served[name].participants
-        for name in sorted(order, key=lambda one: one not in DEPLOYABLE)
+        for name in sorted(NAMES, key=lambda one: one not in DEPLOYABLE)
         if name in served and served[name].participants is not None
     }
     apart = f"{expected.means[0]:g} and {expected.means[-1]:g}"
@@ -492,27 +505,19 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
         )
     first, ours = next(iter(decided.items()))
     days = served[first].days
-    names = {
-        "secure-aggregation": "secure aggregation: no party is trusted with answers",
-        "two-servers": "two servers",
-        "shuffler": "a shuffler",
-        "central": "a trusted server",
-        "local": "the local model",
-    }
     waited = "" if days is None else f" ({days:,} day{'s' * (days > 1)})"
     parts = [
-        f"Use {names[first]}. Nine of ten experiments distinguish rates of {apart} with "
+        f"Use {NAMES[first]}. Nine of ten experiments distinguish rates of {apart} with "
         f"{_people(ours)}{waited}, of whom "
         f"{_people(served[first].worse)} get a worse option."
     ]
     if first not in DEPLOYABLE:
         parts.append("This version simulates it and does not deploy it.")
     for name, count in decided.items():
-        if name in ("central", "local") and name != first and count and ours:
+        if name in COMPARED and name != first and count and ours:
             ratio = count / ours
             compared = "as many" if 0.8 < ratio < 1.25 else f"{ratio:,.1f} times as many"
-            with_ = "a trusted server" if name == "central" else "local privacy"
-            parts.append(f"With {with_} it takes {compared}.")
+            parts.append(f"With {COMPARED[name]} it takes {compared}.")
     return " ".join(parts)
 
 
@@ -524,7 +529,7 @@ def _people(count: float | None) -> str:
     return f"about {round(count, digits):,.0f} participants"
 
 
-def draw_liars(question: PlanRequest, result: Plan, path: Path) -> Path:
+def draw_poisoning(question: PlanRequest, result: Plan, path: Path) -> Path:
     """Plot how often two servers find the best option under poisoning, with and without
     verification.
 

@@ -9,12 +9,10 @@ does not sign or verify; `tacit.signatures` and `pinned` do.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -39,6 +37,11 @@ from tacit.contextual.statistics import ScaledMomentReport
 from tacit.errors import Refusal, TacitError, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
+from tacit.terms.aggregation_delta import (
+    FORMULAS,
+    smallest_masking_delta,
+    smallest_shuffler_delta,
+)
 from tacit.terms.canonical import canonical, invalid_terms, parsed, plain, read
 from tacit.terms.context import (
     TABLE,
@@ -69,7 +72,7 @@ from tacit.terms.parts import (
     check_whole,
     most_shared,
 )
-from tacit.trust import MASKING_SECURITY, SHUFFLE_SECURITY, TrustModel, View
+from tacit.trust import TrustModel, View
 
 VERSION = 3
 DIGEST_SIZE = 32
@@ -79,13 +82,7 @@ LONGEST_GRACE = 7 * 86_400
 MOST_NO_SHOW = Fraction(9, 10)
 """Largest expected fraction of slots that never report, in any terms."""
 
-_FORMULAS = {
-    TrustModel.SHUFFLER: f"participations·metrics·(1 + e^epsilon)·2^-{SHUFFLE_SECURITY}",
-    TrustModel.SECURE_AGGREGATION: f"participations·2^-{MASKING_SECURITY}",
-}
 _BOUNDED_BY_DELTA = (SKELLAM, DISCRETE_GAUSSIAN, BINOMIAL)
-_DELTA_STEP = Fraction(1, 2**80)  # smallest_shuffler_delta is a multiple
-_LARGEST_EXPONENT = 60  # e^60 2^-60 > 1
 _DAY = 86_400
 _FIRST_OF_1970 = date(1970, 1, 1).toordinal()
 
@@ -359,10 +356,13 @@ class Terms:
     @property
     def aggregation_delta(self) -> Fraction:
         """The part of δ that the aggregation needs by itself, whatever the noise is."""
+        often = self.promise.participations
         if self.trust is TrustModel.SECURE_AGGREGATION:
-            return smallest_masking_delta(self.promise.participations)
-        split = self.trust is TrustModel.SHUFFLER and self.noise.distribution == DISCRETE_LAPLACE
-        return smallest_shuffler_delta(self) if split else Fraction(0)
+            return smallest_masking_delta(often)
+        if self.trust is TrustModel.SHUFFLER and self.noise.distribution == DISCRETE_LAPLACE:
+            metrics = len(self.answer.metrics)
+            return smallest_shuffler_delta(self.promise.epsilon, often, metrics)
+        return Fraction(0)
 
     @property
     def noise_delta(self) -> Fraction:
@@ -561,7 +561,7 @@ def _check_noise(terms: Terms) -> None:
         f"{promise.participations} participations and {metrics} metrics. Raise the scale"
     )
     require(not laplace or noise.least >= wanted, "noise.minimum", noise.least, rule)
-    smallest, formula = terms.aggregation_delta, _FORMULAS.get(terms.trust, "0")
+    smallest, formula = terms.aggregation_delta, FORMULAS.get(terms.trust, "0")
     rule = (
         f"at least {smallest} with trust {terms.trust.value}: {formula}. Raise delta, or choose "
         "trust two-servers for delta 0"
@@ -605,36 +605,6 @@ def statistic_delta(terms: Terms, sigma: Fraction, shares: int = 1) -> float:
     assert isinstance(report, (ScaledMomentReport, FitReport))
     square, epsilon = report.squared_sensitivity, terms.promise.epsilon
     return vector_delta(sigma, square, report.size, epsilon, shares)
-
-
-def smallest_masking_delta(participations: int) -> Fraction:
-    """The δ of secure aggregation by masking alone: participations·2^-40.
-
-    A round reveals more than its sum only where too many neighbours of a participant drop out or
-    are corrupted. Devices join rounds where that has a probability of at most γ = 2^-40
-    (`tacit.aggregation.masking.check_withstands`). The graph is drawn whatever the answers are, so
-    the event has the same probability for neighbouring data: with P = (1-γ) P₀ + γ P₁ and P₀(E) <=
-    e^ε Q₀(E) + δ, P(E) <= e^ε Q(E) + δ + γ. One graph serves all metrics of a round; over the
-    participations of a participant γ adds up.
-    """
-    return Fraction(participations, 1 << MASKING_SECURITY)
-
-
-def smallest_shuffler_delta(terms: Terms) -> Fraction:
-    """The δ of split-and-mix shares alone, rounded up to a multiple of 2^-80; 1 if it is larger.
-
-    Shares of one metric in one round reveal only their sum up to a statistical distance of 2^-σ.
-    Over all participations and metrics, that adds participations·metrics·(1 + e^ε)·2^-σ to δ
-    (`tacit.protocols.split_and_mix`).
-    """
-    promise = terms.promise
-    epsilon = min(promise.epsilon, Fraction(_LARGEST_EXPONENT))
-    digits = Context(prec=60, rounding=ROUND_CEILING)
-    exponent = digits.divide(epsilon.numerator, epsilon.denominator)
-    factor = Fraction(digits.next_plus(digits.exp(exponent)))  # exp rounds to nearest
-    times = promise.participations * len(terms.answer.metrics)
-    slack = times * (1 + factor) / (1 << SHUFFLE_SECURITY)
-    return min(Fraction(1), math.ceil(slack / _DELTA_STEP) * _DELTA_STEP)
 
 
 def check_live(terms: Terms) -> None:
