@@ -152,7 +152,7 @@ def computed_by_server(backend: int) -> float:
 
 
 def served(there: Deployment, databases: Databases, seconds: float) -> tuple[list[Cost], float]:
-    """The costs of both parties and their databases, and transactions per person."""
+    """The costs of both parties and their databases, and transactions per participant."""
     pinned = there.begin("Raw?")
     TRAFFIC.clear()
     vars(service)["Line"] = CountedLine

@@ -206,7 +206,7 @@ class Deployment:
         return Pinned(terms, signatures, terms.keys)
 
     def _open(self, digest: bytes) -> bool:
-        """Whether every option has a round that takes people."""
+        """Whether every option has a round that takes participants."""
         rounds = self.coordinator.status(digest)["rounds"]
         return len(rounds) == len(OPTIONS) and all(one["stage"] == "open" for one in rounds)
 
@@ -264,7 +264,7 @@ def postgresql(directory: Path) -> Iterator[tuple[str, str]]:
         server.cleanup()
 
 
-# The people
+# The participants
 
 
 class Clock:

@@ -127,7 +127,7 @@ class Generator:
         self.reported, self.messages, self.sent_bytes = 0, 0, 0
 
     async def run(self, people: int) -> None:
-        """So many people, in full batches of rounds, until their rounds are over."""
+        """So many participants, in full batches of rounds, until their rounds are over."""
         end, limits = time.monotonic() + LONGEST, httpx.Limits(max_connections=None)
         lines = [[await Line.to(one) for one in self._members] for _ in range(AT_ONCE)]
         async with httpx.AsyncClient(timeout=60.0, limits=limits) as http:
@@ -417,7 +417,9 @@ def rows_of(model: str, runs: list[tuple[Measured, Measured]]) -> list[Row]:
 
 
 def compared(rows: list[Row]) -> list[Row]:
-    """Ratios of parties' CPU and of people per second to those of `FIRST`, of the same run."""
+    """Ratios of parties' CPU and of participants per second to those of `FIRST`, of the same
+    run.
+    """
     by_name = {row["name"]: row["value"] for row in rows}
     found: list[Row] = []
     for model in MODELS:

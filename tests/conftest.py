@@ -28,8 +28,8 @@ MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-# Where changes are judged every run is the same: a sound change is not refused by chance. Elsewhere
-# searches go on looking, and draws are the operating system's, at the false-alarm rates stated.
+# In CI every run is the same: a sound change is not rejected by chance. Elsewhere searches go on,
+# and draws are the operating system's, at the false-alarm rates stated.
 JUDGED = bool(os.environ.get("CI"))
 
 # No deadline: a busy machine is not a bug.

@@ -129,7 +129,7 @@ def test_the_driver_goes_on_with_a_restored_experiment(family: str, tmp_path: Pa
 
 @EACH
 @pytest.mark.parametrize("other", [0.5, 2.0])
-def test_an_estimate_under_another_epsilon_is_refused(family: str, other: float) -> None:
+def test_an_estimate_under_another_epsilon_is_rejected(family: str, other: float) -> None:
     mine, theirs = experiment_of(family), experiment_of(family, other)
     (round_, *_), before = mine.propose(), written(mine)
     protocol = theirs.mechanism.open(round_)
@@ -147,7 +147,7 @@ def test_an_estimate_under_another_epsilon_is_refused(family: str, other: float)
 
 
 @EACH
-def test_an_estimate_under_a_slightly_larger_epsilon_is_refused(family: str) -> None:
+def test_an_estimate_under_a_slightly_larger_epsilon_is_rejected(family: str) -> None:
     mine, theirs = experiment_of(family), experiment_of(family, 1.0004)
     (round_, *_) = mine.propose()
     stranger = hold(theirs, theirs.propose()[0], family)
@@ -182,7 +182,7 @@ def test_a_step_of_silos_is_released_once_also_after_a_restart() -> None:
         restored.open(round_)
 
 
-def test_silos_whose_noise_was_changed_are_refused() -> None:
+def test_silos_whose_noise_was_changed_are_rejected() -> None:
     stored = experiment_of("federated").to_dict()
     for change in ({"sigma": 1e-3}, {"noise": "none", "trust": "none", "sigma": 0.0}):
         changed = copy.deepcopy(stored)
@@ -192,7 +192,7 @@ def test_silos_whose_noise_was_changed_are_refused() -> None:
 
 
 @pytest.mark.parametrize("family", ["arms", "linear"])
-def test_a_file_whose_noise_was_changed_is_refused(family: str) -> None:
+def test_a_file_whose_noise_was_changed_is_rejected(family: str) -> None:
     stored = json.loads(written(experiment_of(family)))
     arguments = stored["mechanism"].get("arguments", {})
     for name, value in arguments.items():
@@ -205,7 +205,7 @@ def test_a_file_whose_noise_was_changed_is_refused(family: str) -> None:
 
 
 @EACH
-def test_strange_rounds_are_refused_before_anything_is_opened(family: str) -> None:
+def test_strange_rounds_are_rejected_before_anything_is_opened(family: str) -> None:
     experiment = experiment_of(family)
     (first, *_) = experiment.propose()
     good = hold(experiment_of(family), first, family)
@@ -256,7 +256,7 @@ def test_estimates_are_of_the_named_options() -> None:
     assert (federated.options, federated.estimates(), federated.best()) == ((), [], None)
 
 
-def test_people_who_are_served_an_option_by_name_count_as_played() -> None:
+def test_participants_who_are_served_an_option_by_name_count_as_played() -> None:
     experiment = experiment_of("arms")
     experiment.served("green", 40)
     assert experiment.learner.played == 40
@@ -303,7 +303,7 @@ def saved(tmp_path: Path, family: str = "arms") -> Path:
 
 
 @EACH
-def test_a_truncated_file_is_refused_wherever_it_was_cut(family: str, tmp_path: Path) -> None:
+def test_a_truncated_file_is_rejected_wherever_it_was_cut(family: str, tmp_path: Path) -> None:
     path = saved(tmp_path, family)
     whole = path.read_text(encoding="utf-8")
     for place in (0, 1, len(whole) // 2, len(whole) - 1):
@@ -312,7 +312,7 @@ def test_a_truncated_file_is_refused_wherever_it_was_cut(family: str, tmp_path: 
             load(path)
 
 
-def test_missing_files_and_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+def test_missing_files_and_places_that_cannot_be_written_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"missing\.json cannot be read \(No such file"):
         load(tmp_path / "missing.json")
     with pytest.raises(TacitError, match="cannot be read"):
@@ -369,7 +369,7 @@ def test_a_number_set_to_zero_is_rejected_or_harmless(family: str, tmp_path: Pat
 
 
 @each_row("text", ["[]", "[1, 2]", "7", "null", '"saved"', "{}", '{"format": 99}', "\x00\x01"])
-def test_files_of_another_format_are_refused(text: str, tmp_path: Path) -> None:
+def test_files_of_another_format_are_rejected(text: str, tmp_path: Path) -> None:
     """Found: a list was an AttributeError."""
     path = tmp_path / "other.json"
     path.write_text(text, encoding="utf-8")
@@ -421,7 +421,7 @@ def _set(*keys: Any) -> Callable[[Any, Any], None]:
         (_set("format"), 0, "format 0; this version reads 5: begin a new"),
     ],
 )
-def test_a_file_that_was_tampered_with_is_refused(
+def test_a_file_that_was_tampered_with_is_rejected(
     family: str, change: Callable[[Any, Any], None], value: Any, message: str, tmp_path: Path
 ) -> None:
     path = saved(tmp_path, family)

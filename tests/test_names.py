@@ -66,14 +66,14 @@ def test_things_inside_functions_have_no_name() -> None:
         7,
     ],
 )
-def test_what_is_not_loaded_or_of_another_kind_is_refused(name: object) -> None:
+def test_what_is_not_loaded_or_of_another_kind_is_rejected(name: object) -> None:
     before = set(sys.modules)
     with pytest.raises(TacitError, match="is not known here as Assignment: import the module"):
         named(name, Assignment)
     assert set(sys.modules) == before
 
 
-def test_a_missing_module_of_ours_is_refused_in_words() -> None:
+def test_a_missing_module_of_ours_is_rejected_in_words() -> None:
     with pytest.raises(TacitError, match="this version of tacit has no"):
         named("tacit.bandits.oracle:Oracle", Learner)
 
@@ -136,7 +136,7 @@ def test_a_round_is_read_back_as_it_was(round_: Round) -> None:
     assert copy.to_dict() == data == round_.to_dict()
 
 
-def test_a_round_of_an_unknown_assignment_is_refused() -> None:
+def test_a_round_of_an_unknown_assignment_is_rejected() -> None:
     data = Round(0, 5, Arm(2)).to_dict()
     data["assignment"]["kind"] = "elsewhere:Arm"
     with pytest.raises(TacitError, match="not known here as Assignment"):

@@ -141,7 +141,7 @@ class NoSeed(Liar):
 
 
 class UnknownSeed(Liar):
-    """Promises another seed than it shares."""
+    """Commits to another seed than it shares."""
 
     def lying(self) -> AbstractContextManager[object]:
         return patch(f"{CLIENT}.seed_commitment", lambda *_: os.urandom(32))

@@ -1,4 +1,4 @@
-"""Public keys have one spelling; those with which an exchange would give nothing are refused."""
+"""Public keys have one spelling; those with which an exchange would give nothing are rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def spelt(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("point", sorted(_SMALL_ORDER))
-def test_points_of_small_order_are_refused_and_really_are(point: int) -> None:
+def test_points_of_small_order_are_rejected_and_really_are(point: int) -> None:
     own = X25519PrivateKey.generate()
     with pytest.raises(ValueError, match="computing shared key"):
         own.exchange(X25519PublicKey.from_public_bytes(spelt(point)))

@@ -46,7 +46,7 @@ def test_neighbours_of_a_client_are_a_uniform_set(
     assert_uniform(draws, 10)
 
 
-def test_impossible_graphs_are_refused() -> None:
+def test_impossible_graphs_are_rejected() -> None:
     for clients, degree in [(5, 3), (5, 5), (5, 0)]:
         with pytest.raises(TacitError, match="and even if their number"):
             regular_graph(clients, degree)
@@ -84,7 +84,7 @@ def test_disconnection_bounds_the_exact_probability(clients: int, degree: int) -
 
 @pytest.mark.parametrize("clients", [2, 3, 5, 10, 37, 64, 200, 1001])
 @pytest.mark.parametrize("claim", list(Claim))
-def test_neighbourhood_keeps_its_promises(clients: int, claim: Claim) -> None:
+def test_neighbourhood_keeps_its_guarantees(clients: int, claim: Claim) -> None:
     chosen = neighbourhood(clients, dropout=0.1, corrupt=0.1, claim=claim)
     gone = bad = clients // 10
     degree, threshold = chosen.degree, chosen.threshold
@@ -117,7 +117,7 @@ def test_the_bits_of_a_neighbourhood_depend_on_the_minimum(minimum: int, bits: i
     assert security(bound, 1000, minimum).bits >= 40
 
 
-def test_a_lower_minimum_needs_more_neighbours_and_one_of_nobody_else_is_refused() -> None:
+def test_a_lower_minimum_needs_more_neighbours_and_one_of_nobody_else_is_rejected() -> None:
     degrees = [neighbourhood(1000, minimum).degree for minimum in (1000, 900, 800, 600, 400)]
     assert degrees == sorted(degrees)
     assert degrees[0] == degrees[1] < degrees[2]
@@ -151,7 +151,7 @@ def test_more_security_needs_more_neighbours() -> None:
     assert degrees == sorted(set(degrees))
 
 
-def test_too_much_dropout_and_corruption_is_refused() -> None:
+def test_too_much_dropout_and_corruption_is_rejected() -> None:
     for claim, dropout in ((Claim.TWO_FATES, 0.4), (Claim.SEMI_HONEST, 0.5)):
         with pytest.raises(TacitError, match="Tolerate fewer"):
             neighbourhood(100, dropout=dropout, corrupt=0.3, claim=claim)
@@ -172,6 +172,6 @@ def test_fitting_never_weakens_secrecy(degree: int, data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize(("degree", "threshold"), [(20, 10), (21, 22), (0, 0), (1 << 16, 1 << 16)])
-def test_thresholds_of_half_or_less_are_refused(degree: int, threshold: int) -> None:
+def test_thresholds_of_half_or_less_are_rejected(degree: int, threshold: int) -> None:
     with pytest.raises(TacitError):
         Neighbourhood(degree, threshold)

@@ -121,7 +121,7 @@ OTHERS = [number for number in range(12) if number != 3]
         (Slanderer(of=11), [3], every_complaint(3, OTHERS)),
     ],
 )
-def test_a_liar_costs_at_most_its_own_number_and_is_named(
+def test_a_malicious_client_costs_at_most_its_own_number_and_is_named(
     liar: Liar, out: list[int], named: Named
 ) -> None:
     """Twelve who are all neighbours, of whom seven must agree on a secret."""
@@ -202,7 +202,7 @@ def test_of_several_slanderers_those_in_most_complaints_are_left_out_first() -> 
     check_opened(session, [3, 7])
 
 
-def test_a_refusal_names_first_who_is_in_most_complaints() -> None:
+def test_a_rejection_names_first_who_is_in_most_complaints() -> None:
     silent = {MaskingStage.REVEALING: set(range(6, 12))}
     with pytest.raises(Refusal, match=r"must be .*\. Blamed: client 3 was excluded"):
         play(session_of(12, 8, Neighbourhood(11, 7)), {3: Slanderer(of=4)}, silent)
@@ -288,8 +288,8 @@ def test_what_a_stage_sent_is_the_same_after_somebody_vanished() -> None:
     assert all(close(stage) == before for stage, before in sent.items())
 
 
-def test_whoever_copies_an_address_as_its_masking_key_keeps_nobody_out() -> None:
-    """An address is read by whoever carries the first message."""
+def test_a_client_that_copies_an_address_as_its_masking_key_keeps_nobody_out() -> None:
+    """The network that carries the first message reads the address."""
     session = session_of(12, 11, Neighbourhood(11, 7))
     thief, robbed = session.clients[3], session.clients[8]
     thief._masking_public = robbed.address

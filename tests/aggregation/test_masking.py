@@ -1,4 +1,4 @@
-"""Masking gives the exact modular sum of those who stayed, or refuses; it survives dropouts down to
+"""Masking gives the exact modular sum of those who stayed, or rejects; it survives dropouts down to
 the threshold.
 """
 
@@ -60,7 +60,7 @@ def _ideal(values: list[list[int]], modulus: int, gone: Dropouts) -> tuple[int, 
 
 @settings(deadline=None, max_examples=30)
 @given(rounds(most=80))
-def test_masking_gives_the_exact_sum_or_refuses(
+def test_masking_gives_the_exact_sum_or_rejects(
     case: tuple[list[list[int]], int, Neighbourhood, Dropouts],
 ) -> None:
     _check_round(case)
@@ -69,7 +69,7 @@ def test_masking_gives_the_exact_sum_or_refuses(
 @pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(rounds(most=200))
-def test_masking_gives_the_exact_sum_or_refuses_for_many(
+def test_masking_gives_the_exact_sum_or_rejects_for_many(
     case: tuple[list[list[int]], int, Neighbourhood, Dropouts],
 ) -> None:
     _check_round(case)
@@ -109,8 +109,8 @@ def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_mini
         *[[place for place, fate in enumerate(fates) if fate == stage] for stage in range(4)]
     )
     masked, revealing = (sum(fate > stage for fate in fates) for stage in (2, 3))
-    # Whoever reveals needs the threshold among the others who reveal; everything before follows
-    # from that.
+    # A client that reveals needs the threshold among the others who reveal; everything before
+    # follows from that.
     opens = masked >= minimum and masked > threshold and revealing > threshold
     values = [[place * 7 + 1] for place in range(clients)]
     try:
@@ -213,7 +213,7 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
     assert regular_graph(12, 4, shuffled_by(derive(own, *about))) == dealt[2]
 
 
-def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
+def test_after_a_rejection_the_server_holds_nothing_and_says_so() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(4, 100))
     session.join()
     with pytest.raises(Refusal, match="must be at least 4"):
@@ -231,7 +231,7 @@ def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
             session.server.view()
 
 
-def test_a_sum_is_opened_once_and_stays_opened() -> None:
+def test_a_sum_is_released_once_and_stays_released() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()
@@ -245,7 +245,7 @@ def test_a_sum_is_opened_once_and_stays_opened() -> None:
         assert session.server.view() == SumView((6,), 3)
 
 
-def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None:
+def test_messages_out_of_order_again_or_from_another_round_are_rejected() -> None:
     session, elsewhere = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     elsewhere.join()
     join = session.clients[0].join()
@@ -354,7 +354,7 @@ def test_threads_that_bring_the_same_messages_count_each_client_once() -> None:
         assert len(setups[0]) == len({client.number for client in server._clients}) == 8
 
 
-def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
+def test_what_is_not_a_report_is_rejected_before_anything_is_sent() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()

@@ -75,7 +75,7 @@ def request(
     )
 
 
-def test_a_neighbour_listed_both_as_there_and_as_gone_is_refused() -> None:
+def test_a_neighbour_listed_both_as_there_and_as_gone_is_rejected() -> None:
     session = session_until("mask")
     with pytest.raises(Refusal, match="neighbour 3 is listed both"):
         session.clients[0].reveal(request(session, 0, range(1, N), [3]))
@@ -94,18 +94,18 @@ def test_a_neighbour_listed_both_as_there_and_as_gone_is_refused() -> None:
         ([1, 1, 2, 3, 4, 5, 6, 7], [], N, "ascending"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused_and_reveal_nothing(
+def test_requests_that_make_no_sense_are_rejected_and_reveal_nothing(
     stayed: list[int], left: list[int], survivors: int, reason: str
 ) -> None:
     session = session_until("mask")
     client = session.clients[0]
     with pytest.raises(Refusal, match=reason):
         client.reveal(request(session, 0, stayed, left, survivors))
-    # A refusal is no answer: the honest request still gets one.
+    # A rejection is no answer: the honest request still gets one.
     assert client.reveal(session.outgoing[client.address])
 
 
-def test_a_second_request_with_other_lists_is_refused() -> None:
+def test_a_second_request_with_other_lists_is_rejected() -> None:
     session = session_until("mask")
     client = session.clients[0]
     honest = session.outgoing[client.address]
@@ -152,7 +152,7 @@ def setup(
     return forge(session, place, Kind.SETUP, content)
 
 
-def test_setups_that_make_no_sense_are_refused() -> None:
+def test_setups_that_make_no_sense_are_rejected() -> None:
     session = session_until("join")
     client = session.clients[0]
     good = [
@@ -190,7 +190,7 @@ def test_setups_that_make_no_sense_are_refused() -> None:
     assert client.share(session.outgoing[client.address]) == first
 
 
-def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
+def test_inboxes_that_make_no_sense_are_rejected_before_numbers_are_sent() -> None:
     session = session_until("share")
     client = session.clients[0]
     ciphertexts = inbox_entries(session, 0)
@@ -211,7 +211,7 @@ def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> Non
         client.check(forge(session, 0, Kind.INBOX, bytes(10)))
 
 
-def test_pairs_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
+def test_pairs_that_make_no_sense_are_rejected_before_numbers_are_sent() -> None:
     session = session_until("check")
     client = session.clients[0]
     for listed, evidence, reason in (
@@ -233,7 +233,7 @@ def test_pairs_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     assert client.mask(session.outgoing[client.address], [1])
 
 
-def test_complaints_of_others_than_neighbours_are_refused_by_the_server() -> None:
+def test_complaints_of_others_than_neighbours_are_rejected_by_the_server() -> None:
     session = ring_session([0] * 16, 14, 100, Neighbourhood(4, 3))
     session.join()
     session.share()
@@ -251,7 +251,7 @@ def test_complaints_of_others_than_neighbours_are_refused_by_the_server() -> Non
     session.server.take(checked)
 
 
-def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
+def test_reveals_that_do_not_answer_are_rejected_by_the_server() -> None:
     session = session_until("mask")
     client = session.clients[0]
     message = client.reveal(session.outgoing[client.address])

@@ -1,4 +1,4 @@
-"""At least 10,000 spoilt messages per intermediary: every one is refused, and the round goes on as
+"""At least 10,000 spoilt messages per intermediary: every one is rejected, and the round goes on as
 before.
 """
 
@@ -38,7 +38,9 @@ Mutate = Callable[[random.Random, bytes, Sequence[bytes], int], Iterator[bytes]]
 
 
 class Spoiler:
-    """Feeds spoilt versions of a message to whoever expects it and counts how many were refused."""
+    """Feeds spoilt versions of a message to the party that expects it and counts how many were
+    rejected.
+    """
 
     def __init__(self, mutate: Mutate, seed: int, known: Sequence[bytes] = ()) -> None:
         self.mutate = mutate
@@ -55,7 +57,7 @@ class Spoiler:
         self.known.append(message)
 
 
-def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutate: Mutate) -> None:
+def test_masking_rejects_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutate: Mutate) -> None:
     elsewhere = MaskingSession(list(range(6)), MaskingPlan(4, 1009))
     spoiler = Spoiler(mutate, 1, [client.join() for client in elsewhere.clients])
     values, modulus = [100 * place + 7 for place in range(6)], 1009
@@ -96,10 +98,10 @@ def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutat
     assert spoiler.refused >= 10_000
 
 
-def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
+def test_two_servers_reject_ten_thousand_spoilt_messages_and_the_sum_is_exact(
     mutate: Mutate,
 ) -> None:
-    """An honest half came first: whatever claims its place afterwards is refused."""
+    """An honest half came first: whatever claims its place afterwards is rejected."""
     session, other = (TwoServerSession(5, 3, 1009) for _ in range(2))
     servers = [session.server(role) for role in (0, 1)]
     spoiler = Spoiler(mutate, 2, other.split(0, [5]))
@@ -122,7 +124,7 @@ def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
     assert spoiler.refused >= 10_000
 
 
-def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
+def test_mixing_rejects_ten_thousand_spoilt_messages_and_the_messages_are_exact(
     mutate: Mutate,
 ) -> None:
     session, other = (ShufflerSession(9, 3, 2, 2) for _ in range(2))
@@ -185,7 +187,7 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
                     signed = mixing.rehearsal.announced(spoilt)
                     reports = [(mixing.shuffler.take, wrap(mixing.pinned, signed, [b"ab"]))]
         except ValueError:
-            # refused, or the report does not fit the spoilt round: either way nothing was sent
+            # rejected, or the report does not fit the spoilt round: either way nothing was sent
             continue
         for take, report in reports:
             with pytest.raises(Refusal):
@@ -195,7 +197,7 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
 
 
 @each_row("nothing", [b"", b"t", bytes(20), b"ta\x01\x11", None, "text", 7])
-def test_what_is_not_a_message_is_refused(nothing: object) -> None:
+def test_what_is_not_a_message_is_rejected(nothing: object) -> None:
     session = MaskingSession(list(range(6)), MaskingPlan(4, 1009))
     server, client = session.server, session.clients[0]
     client.join()
@@ -219,7 +221,9 @@ def _resealed(party: MaskingClient, peer: MaskingServer, message: bytes, spoilt:
     return party._channel.encrypt(message[:FRONT_SIZE], spoilt)
 
 
-def test_encrypted_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: Mutate) -> None:
+def test_encrypted_nonsense_from_a_client_is_rejected_or_ends_in_a_rejection(
+    mutate: Mutate,
+) -> None:
     """The channel proves who sent a message, not that it makes sense.
 
     A wrong reveal must never give a wrong sum.

@@ -1,5 +1,5 @@
 """Random schedules of crashes, restores of old and new states, copies side by side, duplicates,
-delays and reorderings: the exact sum or multiset or a refusal, never two answers, and nothing but
+delays and reorderings: the exact sum or multiset or a rejection, never two answers, and nothing but
 `Refusal` is raised.
 """
 
@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 
 def attempt(work: Callable[[], Result]) -> Result | None:
-    """What it gives, or None where it is refused; any other exception ends the test."""
+    """What it gives, or None where it is rejected; any other exception ends the test."""
     try:
         return work()
     except Refusal:
@@ -168,7 +168,7 @@ class MaskingSchedule:
                     self.inbound.append(made)
 
     def leaves(self, client: MaskingClient, message: bytes) -> bool:
-        """Whoever does not know its masking key is gone before it masks."""
+        """A client that does not know its masking key is gone before it masks."""
         keyless = self.lie is Kind.JOIN and client.address in self.liars
         return keyless and message[3] == Kind.PAIRS
 

@@ -1,5 +1,5 @@
-"""What each party sees of one person is uniform, the order of a batch is uniform, and sizes say
-nothing.
+"""What each party sees of one participant is uniform, the order of a batch is uniform, and sizes
+say nothing.
 
 Each chi-square test raises a false alarm with probability 1e-6 (conftest.FALSE_ALARM).
 """

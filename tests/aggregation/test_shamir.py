@@ -95,7 +95,7 @@ def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, thre
     assert combine(positions, [*shares[:-1], last.to_bytes(33, "big")]) == other
 
 
-def test_shares_of_no_secret_are_refused() -> None:
+def test_shares_of_no_secret_are_rejected() -> None:
     with pytest.raises(Refusal, match="are inconsistent"):
         combine((1,), [(1 << 256).to_bytes(33, "big")])
 

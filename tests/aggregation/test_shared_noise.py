@@ -1,4 +1,4 @@
-"""Shares of noise in descriptions of rounds: their limits, whoever made the bytes."""
+"""Shares of noise in descriptions of rounds: their limits, also in bytes of a malicious server."""
 
 from __future__ import annotations
 

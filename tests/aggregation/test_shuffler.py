@@ -1,4 +1,4 @@
-"""Mixing hands over exactly the messages that came, in random order, or refuses."""
+"""Mixing hands over exactly the messages that came, in random order, or rejects."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def finish(shuffler: Shuffler, analyzer: Analyzer) -> ShuffledView:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
-def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(
+def test_mixing_hands_over_exactly_the_messages_that_came_or_rejects(
     reports: int, messages: int, size: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -106,7 +106,7 @@ def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> 
     assert (view.spoilt, view.repeated) == (1, 1)
 
 
-def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
+def test_a_shuffler_that_fills_up_with_repeats_releases_nothing() -> None:
     session, shuffler, analyzer = parties()
     shuffler.take(session.wrap([b"a"]))
     (report,) = shuffler._taken.values()
@@ -308,7 +308,7 @@ def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
     assert not shuffler._seen
 
 
-def test_reports_of_another_round_key_or_size_are_refused() -> None:
+def test_reports_of_another_round_key_or_size_are_rejected() -> None:
     session, shuffler, _ = parties()
     other, _, _ = parties()
     with pytest.raises(Refusal, match="another round"):
@@ -322,7 +322,7 @@ def test_reports_of_another_round_key_or_size_are_refused() -> None:
             session.wrap(messages)
 
 
-def test_batches_that_make_no_sense_are_refused() -> None:
+def test_batches_that_make_no_sense_are_rejected() -> None:
     session, shuffler, analyzer = parties()
     announced, keys = session.round, keys_of(session)
     for message in (b"a", b"b", b"c"):
@@ -355,7 +355,7 @@ def test_batches_that_make_no_sense_are_refused() -> None:
     assert analyzer.view().reports == 3
 
 
-def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
+def test_parties_with_wrong_or_shared_keys_are_rejected() -> None:
     session = ShufflerSession(4, 3)
     announced, store, keys = session.round, session.store, ServerKeys.new().public()
     other = replace(announced, identity=new_identity())

@@ -1,6 +1,6 @@
 """Two servers under schedules of crashes, restored tables, clones, duplicates, delays and skewed
-clocks, drawn at random: the exact noisy sum or a refusal, never two answers, nothing but `Refusal`.
-Verified rounds also have a liar, whose report never counts.
+clocks, drawn at random: the exact noisy sum or a rejection, never two answers, nothing but
+`Refusal`. Verified rounds also have a liar, whose report never counts.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Schedule:
 
 
 @pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 100)))
-def test_two_thousand_random_schedules_give_one_exact_answer_or_a_refusal(start: int) -> None:
+def test_two_thousand_random_schedules_give_one_exact_answer_or_a_rejection(start: int) -> None:
     ends = [Schedule(seed).check() for seed in range(start, start + 100)]
     assert min(ends.count("opened"), ends.count("refused")) > 15
 
@@ -273,6 +273,6 @@ def test_ten_thousand_schedules_of_verified_rounds_give_one_answer_or_none() -> 
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_random_schedules_give_one_exact_answer_or_a_refusal() -> None:
+def test_a_hundred_thousand_random_schedules_give_one_exact_answer_or_a_rejection() -> None:
     ends = [Schedule(seed).check() for seed in range(10_000, 110_000)]
     assert min(ends.count("opened"), ends.count("refused")) > 15_000

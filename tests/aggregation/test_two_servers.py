@@ -1,4 +1,4 @@
-"""Two servers give the exact noisy sum of the reports that both have, once, or refuse."""
+"""Two servers give the exact noisy sum of the reports that both have, once, or reject."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
     st.sampled_from([1, 1, 4, 11]),
     st.integers(0, 2**32),
 )
-def test_two_servers_give_the_exact_sum_of_complete_reports_or_refuse(
+def test_two_servers_give_the_exact_sum_of_complete_reports_or_reject(
     reports: int, modulus: int, length: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -164,7 +164,7 @@ def test_a_half_that_arrived_alone_does_not_count() -> None:
     assert session.finish() == SumView((60,), 3)
 
 
-def test_a_place_holds_one_half_and_no_other() -> None:
+def test_a_slot_holds_one_half_and_no_other() -> None:
     session = TwoServerSession(5, 1, 100)
     mine, another = session.split(0, [10]), session.split(0, [20])
     for role in (0, 1):
@@ -205,7 +205,7 @@ def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None
     assert session.finish() == SumView((42,), 1)
 
 
-def test_shares_for_the_other_server_round_or_place_are_refused() -> None:
+def test_shares_for_the_other_server_round_or_place_are_rejected() -> None:
     session, other = TwoServerSession(5, 3, 100), TwoServerSession(5, 3, 100)
     half, foreign = session.split(0, [1])[0], other.split(0, [1])[0]
     server, now = session.server(0), session.now
@@ -223,7 +223,7 @@ def test_shares_for_the_other_server_round_or_place_are_refused() -> None:
         server.take(half + b"\x00", now)
 
 
-def test_a_place_beyond_the_round_is_refused_also_with_its_token() -> None:
+def test_a_slot_beyond_the_round_is_rejected_also_with_its_token() -> None:
     session = TwoServerSession(5, 3, 100)
     with pytest.raises(Refusal, match="slot 5 was not assigned"):
         session.server(0).take(session.split(5, [1])[0], session.now)
@@ -276,7 +276,7 @@ def test_after_the_deadline_no_report_is_taken_though_nobody_closed() -> None:
         session.server(0).take(shares[0], session.round.binding.closes)
 
 
-def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
+def test_without_the_others_list_a_round_is_rejected_after_its_grace() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
     server, late = session.server(0), session.round.binding.closes
@@ -291,7 +291,7 @@ def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
     )
 
 
-def test_after_its_grace_a_round_is_refused_whatever_is_there() -> None:
+def test_after_its_grace_a_round_is_rejected_whatever_is_there() -> None:
     """Also with all shares and the other's list at hand: its key is due to end."""
     for listed in (False, True):
         session = TwoServerSession(5, 1, 100)
@@ -362,7 +362,7 @@ def test_a_closed_server_holds_nothing_of_anybody() -> None:
         assert (record.secret, record.tags) == (b"", b"")
 
 
-def test_an_abandoned_round_has_no_secret_any_more_and_was_refused() -> None:
+def test_an_abandoned_round_has_no_secret_any_more_and_was_rejected() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
     aggregator, identity = session.party(0), session.round.identity
@@ -417,7 +417,7 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
         session.collector().view()
 
 
-def test_lists_that_repeat_exceed_the_round_or_change_are_refused() -> None:
+def test_lists_that_repeat_exceed_the_round_or_change_are_rejected() -> None:
     session = TwoServerSession(5, 1, 100)
     for place, value in enumerate((1, 2, 3)):
         report(session, place, value)
@@ -439,7 +439,7 @@ def test_lists_that_repeat_exceed_the_round_or_change_are_refused() -> None:
         session.server(0).take(own, late)
 
 
-def test_refunds_need_the_refusals_of_both_servers() -> None:
+def test_refunds_need_the_rejections_of_both_servers() -> None:
     session = TwoServerSession(5, 3, 100)
     report(session, 0, 1)
     with pytest.raises(Refusal):
@@ -531,7 +531,7 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
             wrong()
 
 
-def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
+def test_a_damaged_record_is_rejected_and_nothing_is_said_by_it() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
     name = session.party(0).name(session.round.identity)
@@ -544,7 +544,7 @@ def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
             session.server(0).close(session.round.binding.closes)
 
 
-def test_a_damaged_record_of_the_collector_opens_nothing() -> None:
+def test_a_damaged_record_of_the_collector_releases_nothing() -> None:
     session = TwoServerSession(5, 1, 100)
     ((name, good),) = session.records[2]._records.items()
     for damaged in (
@@ -561,7 +561,7 @@ def test_a_damaged_record_of_the_collector_opens_nothing() -> None:
             session.collector().view()
 
 
-def test_a_place_has_one_spelling() -> None:
+def test_a_slot_has_one_spelling() -> None:
     place = TwoServerSession(5, 1, 100).server(1).slot(3)
     assert ReportSlot.decode(place.encode()) == place
     for wrong in (place.encode()[:-1], place.encode() + b"x", b""):
@@ -572,7 +572,7 @@ def test_a_place_has_one_spelling() -> None:
             ReportSlot(number, token)
 
 
-def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
+def test_parties_with_wrong_or_shared_keys_are_rejected() -> None:
     session = TwoServerSession(5, 3, 10)
     keys = session.rehearsal.keys
     for wrong in (
@@ -703,7 +703,7 @@ def test_a_process_that_looked_too_soon_adds_up_what_another_has_listed() -> Non
 def test_a_half_that_comes_while_its_round_ends_finds_what_it_is_checked_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What a server works with is taken away between two looks, by whoever closes the round."""
+    """What a server works with is taken away between two looks, by what closes the round."""
     session = TwoServerSession(3, 1, 100)
     half, server = session.split(0, [1])[0], session.server(0)
     looks = iter([server._working(server._record()), None, None])
@@ -754,7 +754,7 @@ def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -
     assert not session.collector().over
 
 
-def test_a_collector_whose_round_was_refused_takes_no_more_answers() -> None:
+def test_a_collector_whose_round_was_rejected_takes_no_more_answers() -> None:
     session = TwoServerSession(3, 2, 100)
     session.now = session.round.binding.closes
     answer = session.server(0).close(session.now)[session.round.collector]

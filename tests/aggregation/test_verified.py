@@ -122,7 +122,7 @@ def test_the_sum_of_honest_reports_is_exact(levels: int, length: int, seed: int)
     assert view == SumView(tuple(sums), 3, 0)
 
 
-def test_a_liar_is_dropped_and_counted_and_the_rest_opens() -> None:
+def test_a_malicious_report_is_dropped_and_counted_and_the_rest_is_released() -> None:
     """A thousand votes at once, fewer than none, and half a level too many."""
     session, rng = session_of(8, 5, levels=10), random.Random(1)
     for place in range(5):
@@ -422,7 +422,7 @@ def test_an_older_half_in_a_restored_table_is_never_verified_instead() -> None:
     assert session.server(0).outcome()[21] == RoundOutcome.ABORTED
 
 
-def test_false_evidence_of_a_server_drops_reports_and_opens_nothing_else() -> None:
+def test_false_evidence_of_a_server_drops_reports_and_releases_nothing_else() -> None:
     """A lying server can leave reports out, as it always could; the collector sees two sets."""
     session = session_of(3, 2)
     for place in range(3):
@@ -440,7 +440,7 @@ def test_false_evidence_of_a_server_drops_reports_and_opens_nothing_else() -> No
     assert honest.outcome()[21] == RoundOutcome.ABORTED
 
 
-def test_lists_with_a_tag_twice_or_of_another_size_are_refused() -> None:
+def test_lists_with_a_tag_twice_or_of_another_size_are_rejected() -> None:
     session = session_of(2, 1)
     for place in (0, 1):
         deliver(session, session.split(place, [1]))
@@ -490,7 +490,7 @@ def test_verified_rounds_without_their_parts_are_no_rounds() -> None:
     assert plain.encode()[3] == Kind.TWO_SERVER_ROUND
 
 
-def test_terms_that_promise_verification_refuse_a_round_without_it_and_the_reverse() -> None:
+def test_terms_that_promise_verification_reject_a_round_without_it_and_the_reverse() -> None:
     verified = session_of(3)
     plain = TwoServerSession(3, 1, MODULUS, 1, silent(1))
     for session, other, kind in ((verified, plain, "verified"), (plain, verified, "two-servers")):

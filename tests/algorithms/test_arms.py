@@ -1,5 +1,5 @@
-"""Every named multi-armed bandit: runs in both settings, promises no more than its batches keep,
-and refuses what it cannot do.
+"""Every named multi-armed bandit: runs in both settings, guarantees no more than its batches keep,
+and rejects what it cannot do.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_running_every_user_gives_the_same_distribution_of_regret(
     assert same_distribution(fast, slow) > 1e-6
 
 
-# Promises
+# Guarantees
 
 SIZES = (1, 2, 3, 4, 7, 16, 19, 33, 64, 100, 256, 1000, 1024, 4096, 65_537)
 
@@ -198,7 +198,7 @@ PROMISES = promises()
 
 
 @pytest.mark.parametrize("case", range(len(PROMISES)), ids=lambda i: f"{PROMISES[i][0]}-{i}")
-def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
+def test_every_batch_keeps_what_the_algorithm_guarantees(case: int) -> None:
     """Exactly, from the distribution of the noise that the fewest reports add; for binary and for
     real rewards.
     """
@@ -247,7 +247,7 @@ def check_exactly(protocol: object, promise: object) -> None:
 
 
 @pytest.mark.parametrize("users", [4, 16, 64])
-def test_sums_of_gaussian_shares_keep_their_promise_at_scale_one(users: int) -> None:
+def test_sums_of_gaussian_shares_keep_their_guarantee_at_scale_one(users: int) -> None:
     """The exact distribution of the sum, not the one draw that it resembles (CORRECTIONS 11)."""
     protocol = factories.gaussian_paper(users, ApproximateDP(0.5, 1e-6), 1, 0.1)
     assert isinstance(protocol, SecureSum)
@@ -272,7 +272,7 @@ def test_the_printed_protocols_have_the_papers_numbers(make: Any, tau: int) -> N
     assert protocol.modulus == 400 * 100 + 2 * tau + 1
 
 
-def test_a_promise_at_scale_one_fades_with_the_round() -> None:
+def test_a_guarantee_at_scale_one_fades_with_the_round() -> None:
     """CORRECTIONS 11: how far a sum of shares is from one draw grows with the round."""
     target = ApproximateDP(1.0, 1e-6)
     small, large = (factories.gaussian_paper(n, target, 1, 0.1).guarantee for n in (10**3, 10**7))
@@ -419,7 +419,7 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
     assert told.regret_mean < free.regret_mean < 4 * told.regret_mean
 
 
-# Refusals
+# Rejections
 
 
 @each_row(
@@ -462,7 +462,7 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
         ("dist-dp-se", {"growth": 1.0}, r"growth is 1: must be greater than 1"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_with_an_alternative(
+def test_what_cannot_be_guaranteed_is_rejected_with_an_alternative(
     name: str, problem: dict[str, object], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):
@@ -487,12 +487,14 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
         ({"scale": 0}, "at least 1"),
     ],
 )
-def test_a_problem_that_makes_no_sense_is_refused(changed: dict[str, object], message: str) -> None:
+def test_a_problem_that_makes_no_sense_is_rejected(
+    changed: dict[str, object], message: str
+) -> None:
     with pytest.raises(TacitError, match=message):
         ArmsProblem.of(arms=2, horizon=1000).changed(**changed)
 
 
-def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
+def test_a_simulation_reports_what_it_guarantees_and_to_whom() -> None:
     result = simulate("ldp-se", means=(0.2, 0.8), horizon=500, runs=1)
     promised = built("ldp-se", ArmsProblem.of(arms=2, horizon=500, binary=True)).guarantee
     assert promised is not None

@@ -1,5 +1,5 @@
-"""Silos with budgets of their own (ZC24 Definition 2.1): every silo's people get their silo's
-promise, the headline is what holds for everybody, and lax silos teach more than strict ones.
+"""Silos with budgets of their own (ZC24 Definition 2.1): every silo's participants get their silo's
+guarantee, the headline is what holds for everybody, and lax silos teach more than strict ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALL = SilosProblem.of(dimension=3, actions=5, sync=5, horizon=60, budgets=PAIR
 SIZE: dict[str, Any] = {"dimension": 3, "actions": 5, "sync": 5, "horizon": 60, "workers": 1}
 
 
-def test_each_silos_promise_is_that_of_its_own_gaussian() -> None:
+def test_each_silos_guarantee_is_that_of_its_own_gaussian() -> None:
     """Independently: σ_i, the square root's column norm, √4.5; within 2% of what was asked for."""
     private = ldp_fedlinucb(SMALL)
     coefficients = [math.comb(2 * m, m) / 4**m for m in range(SMALL.steps)]
@@ -67,7 +67,7 @@ def test_the_headline_is_what_holds_for_everybody_and_json_lists_every_silo() ->
 
 
 @pytest.mark.parametrize("make", [secagg_fedlinucb, jdp_linucb])
-def test_shared_noise_is_the_strictest_silos_and_promises_nobody_less(make: Any) -> None:
+def test_shared_noise_is_the_strictest_silos_and_guarantees_nobody_less(make: Any) -> None:
     private = make(SMALL)
     strict = make(SMALL.changed(budgets=None, epsilon=1.0, delta=1e-5))
     assert private.sums.sigma == strict.sums.sigma  # (1, 1e-5) takes more noise than (0.2, 0.1)
@@ -135,7 +135,7 @@ def test_strict_silos_no_longer_drown_the_others() -> None:
     assert low.regret_mean < mixed.regret_mean < 0.8 * high.regret_mean
 
 
-def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
+def test_a_stored_experiment_keeps_every_silos_guarantee_and_noise() -> None:
     problem = SMALL.changed(horizon=20)
     experiment = lookup("ldp-fedlinucb").build(problem)
     stored = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
@@ -170,12 +170,12 @@ def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
         ),
     ],
 )
-def test_bad_budgets_are_refused_with_the_silo_named(asked: dict[str, Any], said: str) -> None:
+def test_bad_budgets_are_rejected_with_the_silo_named(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(TacitError, match=said):
         SilosProblem.of(**asked)
 
 
-def test_budgets_beside_an_epsilon_are_refused() -> None:
+def test_budgets_beside_an_epsilon_are_rejected() -> None:
     with pytest.raises(TacitError, match="leave --epsilon out"):
         check_together({"budgets": (1.0,), "epsilon": 1.0})
     with pytest.raises(TacitError, match="sdp-fedlinucb-vec has no option --budgets"):
@@ -189,7 +189,7 @@ def test_budgets_beside_an_epsilon_are_refused() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.01, 10), st.floats(1e-9, 0.1)), min_size=1, max_size=6))
-def test_every_silos_promise_implies_the_headline(pairs: list[tuple[float, float]]) -> None:
+def test_every_silos_guarantee_implies_the_headline(pairs: list[tuple[float, float]]) -> None:
     each = [ApproximateDP(*pair) for pair in pairs]
     headline = replace(weakest(each), budgets=())
     assert all(one.implies(headline) for one in each)

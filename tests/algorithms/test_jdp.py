@@ -1,4 +1,6 @@
-"""The super-agent under joint DP: what it promises and to whom, and what trusting nobody costs."""
+"""The super-agent under joint DP: what it guarantees and to whom, and what trusting nobody
+costs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PROBLEM = SilosProblem.of(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 0.1), (1.0, 1e-5), (5.0, 1e-3)])
-def test_the_persons_guarantee_is_that_of_a_gaussian_moved_by_one_record(
+def test_the_participants_guarantee_is_that_of_a_gaussian_moved_by_one_record(
     epsilon: float, delta: float
 ) -> None:
     """Independently: σ, the largest column norm of the released rows, √2 (1 + 0.8²/2)."""
@@ -40,7 +42,7 @@ def test_the_persons_guarantee_is_that_of_a_gaussian_moved_by_one_record(
     assert private.guarantee.delta == delta
 
 
-def test_the_promise_is_joint_and_the_servers() -> None:
+def test_the_guarantee_is_joint_and_the_servers() -> None:
     experiment = lookup("jdp-linucb").build(PROBLEM)
     assert isinstance(experiment.guarantee, ApproximateDP)
     assert experiment.guarantee.view is View.SERVER_OUTPUT
@@ -51,7 +53,7 @@ def test_the_promise_is_joint_and_the_servers() -> None:
     assert not any(isinstance(one, DishonestAtMost) for one in experiment.guarantee.assumptions)
 
 
-def test_whoever_returns_gets_the_target_too() -> None:
+def test_returning_participants_get_the_target_too() -> None:
     often = jdp_linucb(PROBLEM.changed(participations=3))
     assert often.guarantee is not None
     assert often.guarantee.participations == 3
@@ -97,7 +99,9 @@ def test_the_super_agent_decides_from_private_sums_only() -> None:
 
 
 def test_the_super_agent_loses_no_more_than_silos_that_trust_nobody() -> None:
-    """The same people and noise but for its scale, five silos: the order is that of the noise."""
+    """The same participants and noise but for its scale, five silos: the order is that of the
+    noise.
+    """
     size: dict[str, Any] = {
         "silos": 5,
         "horizon": 400,

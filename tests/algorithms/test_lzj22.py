@@ -31,7 +31,7 @@ OPEN = ("dpe", "pe", "dpe-fixed")
 
 
 def small(name: str, **changes: Any) -> Result:
-    """A small instance, at the paper's promise."""
+    """A small instance, at the paper's guarantee."""
     return simulate(lookup(name), **{**options_of(name, **PROMISE), **SMALL, **changes})
 
 
@@ -240,7 +240,7 @@ def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
         ({"failure_probability": 2.0}, "failure_probability"),
     ],
 )
-def test_what_is_refused_says_why(options: dict[str, Any], message: str) -> None:
+def test_what_is_rejected_says_why(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         small("cdp-dpe", **{"runs": 1, **options})
 

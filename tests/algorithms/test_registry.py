@@ -98,7 +98,7 @@ def test_a_restored_experiment_goes_on_as_the_original_does(name: str) -> None:
 
 
 @EACH
-def test_options_of_others_are_refused_by_name(name: str) -> None:
+def test_options_of_others_are_rejected_by_name(name: str) -> None:
     entry = lookup(name)
     others = {option for other in algorithms().values() for option in other.options}
     for strange in (others | {"colour"}) - set(entry.options):

@@ -153,7 +153,7 @@ def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_d
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("statistic", ["affected", "afterwards"])
-def test_whole_runs_of_many_algorithms_leak_no_more_than_they_promise(
+def test_whole_runs_of_many_algorithms_leak_no_more_than_they_guarantee(
     case: str, statistic: str
 ) -> None:
     name, changes = CASES[case]

@@ -1,5 +1,5 @@
-"""ZC24's algorithms: what they promise, the order in which they stand, the figures, and the attack
-on an adaptive schedule.
+"""ZC24's algorithms: what they guarantee, the order in which they stand, the figures, and the
+attack on an adaptive schedule.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FEDERATED = {
 
 
 def run(name: str, **changes: Any) -> Result:
-    """At the promise of the paper's Figure 2(b), unless told."""
+    """At the guarantee of the paper's Figure 2(b), unless told."""
     return simulate(lookup(name), **{**options_of(name, epsilon=0.2, delta=0.1), **changes})
 
 
@@ -101,7 +101,7 @@ def test_the_guarantee_of_lazy_silos_is_confirmed_by_the_gaussian_mechanism() ->
     assert GaussianLoss(protocol.sigma / 2, moved).delta(0.2) > 0.2
 
 
-def test_no_person_moves_what_lazy_silos_open_by_more_than_was_accounted_for() -> None:
+def test_no_participant_moves_what_lazy_silos_open_by_more_than_was_accounted_for() -> None:
     """Everything that a silo sends in all steps but its noise, on the device path, for the pair of
     users that moves most and for random ones, in every batch; rounding included.
     """
@@ -173,7 +173,7 @@ def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
         )
 
 
-def test_amplification_is_refused_outside_its_range_for_secure_aggregation() -> None:
+def test_amplification_is_rejected_outside_its_range_for_secure_aggregation() -> None:
     with pytest.raises(TacitError, match="Use secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE)
     with pytest.raises(TacitError, match="Use a smaller delta, or secagg-fedlinucb"):
@@ -334,7 +334,7 @@ def test_compose_participationss_get_the_target_too_at_the_price_of_more_noise(n
         sdp_fedlinucb(ISSUE.changed(epsilon=1e-5, delta=1e-4, visits=2))
 
 
-def test_bad_input_is_refused_before_anything_runs() -> None:
+def test_bad_input_is_rejected_before_anything_runs() -> None:
     with pytest.raises(TacitError, match="did you mean fedlinucb"):
         run("fedlinucbb")
     with pytest.raises(TacitError, match="synchronise every 25 rounds"):

@@ -62,7 +62,7 @@ def refused_by_device(session: TwoServerSession, announcement: bytes) -> str:
 
 
 def signed_by_all(session: TwoServerSession, description: TwoServerRound) -> bytes:
-    """Signed by both servers, whatever it says: even then a device refuses."""
+    """Signed by both servers, whatever it says: even then a device rejects."""
     data = description.encode()
     return announce(data, [endorse(data, key) for key in session.rehearsal.keys])
 
@@ -71,7 +71,7 @@ def signed_by_all(session: TwoServerSession, description: TwoServerRound) -> byt
 
 
 def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
-    """Whoever the coordinator names as the helper has not signed, or is not who was pinned."""
+    """The helper that the coordinator names has not signed, or is not the pinned one."""
     session = opened_session(no_noise)
     own = Ed25519PrivateKey.generate()
     elsewhere = AggregatorContext(session.pinned, 1, session.rehearsal.keys[1], MemoryRecords())
@@ -99,7 +99,7 @@ def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
         ({"modulus": 12}, "modulus of the round is 12"),
     ],
 )
-def test_a_weaker_round_is_refused_by_devices_and_not_signed_by_the_helper(
+def test_a_weaker_round_is_rejected_by_devices_and_not_signed_by_the_helper(
     changes: dict[str, Any], words: str
 ) -> None:
     session = opened_session(no_noise, minimum=2)
@@ -112,7 +112,7 @@ def test_a_weaker_round_is_refused_by_devices_and_not_signed_by_the_helper(
 @pytest.mark.parametrize(
     "changes", [{"window": 60}, {"levels": 1}, {"levels": 4}, {"option": 9}, {"closes": 1}]
 )
-def test_another_binding_is_refused_by_devices_and_not_signed_by_the_helper(
+def test_another_binding_is_rejected_by_devices_and_not_signed_by_the_helper(
     changes: dict[str, int],
 ) -> None:
     session = opened_session(no_noise)
@@ -240,7 +240,7 @@ def from_clones(victim: Victim) -> None:
 @pytest.mark.parametrize(
     "attack", [honestly, alone, with_and_without, from_old_snapshots, from_clones]
 )
-def test_everything_it_sees_is_as_private_as_promised(attack: Callable[[Victim], None]) -> None:
+def test_everything_it_sees_is_as_private_as_guaranteed(attack: Callable[[Victim], None]) -> None:
     """The joint distribution of all that the helper ever answers, for every answer of the victim:
     the coordinator knows its own half, its own noise and all other reports.
     """
@@ -259,7 +259,7 @@ def test_everything_it_sees_is_as_private_as_promised(attack: Callable[[Victim],
     )  # it sees the noisy answer, and only that
 
 
-def test_the_recomputed_promise_would_notice_missing_noise() -> None:
+def test_the_recomputed_guarantee_would_notice_missing_noise() -> None:
     """The same attack on a helper that draws less than it says."""
 
     def observe(answer: int, draw: Draw) -> Hashable:

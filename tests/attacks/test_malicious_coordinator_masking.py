@@ -91,7 +91,7 @@ def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
         ({"slots": 2000}, "must be at least 1800"),
     ],
 )
-def test_a_weaker_round_is_refused_before_any_randomness_is_drawn(
+def test_a_weaker_round_is_rejected_before_any_randomness_is_drawn(
     change: dict[str, Any], reason: str
 ) -> None:
     terms, announced = thousand()
@@ -109,7 +109,7 @@ def test_a_weaker_round_is_refused_before_any_randomness_is_drawn(
         ({"closes": 0}, "within the days"),
     ],
 )
-def test_another_experiment_question_or_window_is_refused(
+def test_another_experiment_question_or_window_is_rejected(
     change: dict[str, Any], reason: str
 ) -> None:
     terms, announced = thousand()
@@ -140,13 +140,13 @@ def test_a_server_signs_no_round_of_too_few_bits() -> None:
 
 
 @pytest.mark.parametrize("change", [{"levels": 0}, {"option": -1}, {"closes": 1 << 64}])
-def test_numbers_that_no_description_holds_are_refused(change: dict[str, Any]) -> None:
+def test_numbers_that_no_description_holds_are_rejected(change: dict[str, Any]) -> None:
     _, announced = thousand()
     with pytest.raises(TacitError, match=r"(levels|option|deadline) is"):
         replace(announced.binding, **change)
 
 
-def test_a_round_of_another_format_is_refused_with_what_to_do() -> None:
+def test_a_round_of_another_format_is_rejected_with_what_to_do() -> None:
     _, announced = thousand()
     description = bytearray(announced.encode())
     assert description[HEADER_SIZE] == FORMAT
@@ -155,7 +155,7 @@ def test_a_round_of_another_format_is_refused_with_what_to_do() -> None:
         MaskingRound.decode(bytes(description))
 
 
-def test_a_threshold_for_the_weaker_claim_is_refused_under_the_stronger() -> None:
+def test_a_threshold_for_the_weaker_claim_is_rejected_under_the_stronger() -> None:
     terms, announced = thousand("two-fates")
     with pytest.raises(Refusal, match=r"0.0 bits \(two-fates"):
         offered(terms, announced)
@@ -171,7 +171,7 @@ def test_a_low_minimum_does_not_pass_with_a_threshold_made_for_a_high_one() -> N
         offered(terms, lazy)
 
 
-def test_a_round_that_the_pinned_party_did_not_sign_is_refused() -> None:
+def test_a_round_that_the_pinned_party_did_not_sign_is_rejected() -> None:
     terms, announced = thousand()
     description = announced.encode()
     forged = endorse(description, Ed25519PrivateKey.generate())
@@ -209,7 +209,7 @@ def test_a_party_signs_one_description_per_round() -> None:
 
 
 def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> None:
-    """People would report to a round that nobody opens, and be told that it was released."""
+    """Participants would report to a round that nobody opens, and be told that it was released."""
     session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 2)
     for message in (b"a", b"b"):
         mixing.shuffler.take(mixing.wrap([message]))
@@ -238,8 +238,8 @@ def carried_to(stage: MaskingStage, session: MaskingSession, without: tuple[int,
 
 
 def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> None:
-    """The difference of two requests would unmask whoever is in one of them: the copy from before
-    the first request gives the same one or none, whatever it is fed.
+    """The difference of two requests would unmask a client that is in one of them: the copy from
+    before the first request gives the same one or none, whatever it is fed.
     """
     session = ring_session(list(range(6)), 4, 100, Neighbourhood(5, 3))
     carried_to(MaskingStage.MASKING, session)

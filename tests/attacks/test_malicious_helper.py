@@ -63,7 +63,7 @@ LISTS: dict[str, Callable[[list[bytes]], list[list[bytes]]]] = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_everything_the_collector_is_sent_is_as_private_as_promised(name: str) -> None:
+def test_everything_the_collector_is_sent_is_as_private_as_guaranteed(name: str) -> None:
     """Also if the helper is handed the coordinator's partial sum."""
     distribution = joint_distribution(lambda answer, draw: observed(answer, draw, LISTS[name]))
     assert len(distribution) == MODULUS
@@ -103,8 +103,8 @@ def test_it_cannot_take_an_answer_back_or_give_two() -> None:
     assert session.collector().view() == SumView((3,), 2)
 
 
-def test_its_refusal_alone_refunds_nothing() -> None:
-    """A person who was counted stays charged, whatever one server says."""
+def test_its_rejection_alone_refunds_nothing() -> None:
+    """A participant who was counted stays charged, whatever one server says."""
     session = two_reports()
     late = session.round.binding.closes
     servers = [session.server(role) for role in (0, 1)]

@@ -73,7 +73,7 @@ def test_shares_of_two_reports_in_one_place_count_as_none() -> None:
     assert session.finish() == SumView((3,), 1)
 
 
-def test_too_few_honest_reports_are_a_refusal_signed_by_both() -> None:
+def test_too_few_honest_reports_are_a_rejection_signed_by_both() -> None:
     session = TwoServerSession(4, 2, 1009)
     for role, half in enumerate(session.split(0, [3])):
         session.server(role).take(half, session.now)

@@ -40,7 +40,7 @@ from tacit.aggregation.wire import Kind, header
 INFO = b"tacit mixing wrap v2"
 
 
-def test_a_client_that_joins_again_or_with_anothers_address_takes_no_second_place() -> None:
+def test_a_client_that_joins_again_or_with_anothers_address_takes_no_second_slot() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100, participants=4))
     first, second = session.clients[:2]
     session.server.take(first.join())
@@ -101,7 +101,7 @@ def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> 
 
 def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> None:
     """Not prevented: where every share is needed, one wrong share costs the round; the sum is never
-    wrong, and the refusal names who it was.
+    wrong, and the rejection names who it was.
     """
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 100, Neighbourhood(3, 3)))
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_who_ends_a_round_before_anybody_masks_is_named_too(liar: Liar) -> None:
         play(session, {3: liar})
 
 
-def test_of_very_many_who_lied_a_refusal_names_the_first() -> None:
+def test_of_very_many_who_lied_a_rejection_names_the_first() -> None:
     session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
     with pytest.raises(Refusal, match=r"And \d+ more\.$"):
         play(session, {place: Garbage() for place in range(8)})
@@ -143,7 +143,7 @@ def test_an_accusation_says_everything_once() -> None:
 
 
 def test_who_was_sent_garbage_by_two_proves_it_and_is_not_blamed() -> None:
-    """It is in two complaints and so left out; whoever drives it has it show the keys."""
+    """It is in two complaints and so left out; its server has it show the keys."""
     session = MaskingSession([1] * 12, MaskingPlan(9, 100, Neighbourhood(11, 7)))
     for place in (5, 8):
         make_lie(session.clients[place], Garbage(some=1))

@@ -126,7 +126,7 @@ FORGERIES: list[Forge] = [
 
 
 def told(session: MaskingSession, ask: bytes) -> bytes | None:
-    """What the victim answers, as the server reads it; None if it refuses."""
+    """What the victim answers, as the server reads it; None if it rejects."""
     try:
         answer = session.clients[VICTIM].reveal(ask)
     except Refusal:
@@ -250,7 +250,7 @@ def test_a_list_of_those_who_left_names_neighbours_with_common_masks_once_each()
     assert told(session, left(session, [7])) is not None
 
 
-def test_a_proof_that_names_somebody_twice_is_refused() -> None:
+def test_a_proof_that_names_somebody_twice_is_rejected() -> None:
     session = masked_session(convicts=[6])
     assert told(session, left(session, [6])) is not None
     once = [with_true_shares(session, 6)]
@@ -259,7 +259,7 @@ def test_a_proof_that_names_somebody_twice_is_refused() -> None:
 
 
 def test_after_its_shares_a_device_holds_no_secret_but_the_seeds_of_common_masks() -> None:
-    """Whoever takes it then finds neither keys nor seed nor anybody's shares."""
+    """A thief of the process then finds neither keys nor seed nor anybody's shares."""
     session = masked_session()
     client = session.clients[VICTIM]
     held = [share for shares in client._held.values() for share in shares]
@@ -344,8 +344,8 @@ def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() 
 
 
 def test_a_false_masking_key_leaves_the_pair_out() -> None:
-    """Otherwise true shares of the true key would convict whoever it is said to be of, and the
-    server would know the common mask.
+    """Otherwise true shares of the true key would convict the client that it is said to be of, and
+    the server would know the common mask.
     """
     session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
     session.join()
@@ -372,7 +372,7 @@ def tell_false_keys(session: MaskingSession, field: int, places: Sequence[int]) 
 
 
 def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
-    """Whoever could sign in a neighbour's name towards the victim has no use for its key."""
+    """A server that could sign in a neighbour's name towards the victim has no use for its key."""
     session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
     session.join()
     victim = session.clients[VICTIM]

@@ -50,7 +50,7 @@ def test_a_list_that_comes_before_the_own_close_is_kept() -> None:
     assert session.finish() == SumView((6,), 3)
 
 
-def test_lists_and_partial_sums_of_another_round_or_direction_are_refused() -> None:
+def test_lists_and_partial_sums_of_another_round_or_direction_are_rejected() -> None:
     session, shares = started()
     other, others = started()
     late = session.round.binding.closes

@@ -159,7 +159,7 @@ def test_a_device_that_is_asked_two_things_at_once_answers_one() -> None:
 
 
 def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
-    """Aggregate, refused or unknown; what is unknown is not signed."""
+    """Aggregate, rejected or unknown; what is unknown is not signed."""
     released, refused = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     with pytest.raises(Refusal, match="not over yet"):
         masking_outcome(released.server.round, released.store, released.rehearsal.keys[0])

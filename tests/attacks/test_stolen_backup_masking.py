@@ -52,7 +52,7 @@ def test_backups_of_a_masking_server_hold_no_key_and_open_nothing_after_the_roun
             MaskingServer.restore(backup, MemoryRecords())
 
 
-def test_a_refused_round_is_refused_in_every_backup_and_its_key_is_gone() -> None:
+def test_a_rejected_round_is_rejected_in_every_backup_and_its_key_is_gone() -> None:
     session = MaskingSession([5, 6, 7, 8], MaskingPlan(4, 100))
     key, before = session.server._key.private_bytes_raw(), session.server.save()
     session.join()

@@ -61,8 +61,8 @@ def worst_loss(distribution: dict[Hashable, list[float]]) -> float:
 
 
 def opened_session(draw: Callable[[Fraction], int], minimum: int = 1) -> TwoServerSession:
-    """A round under terms that promise ε = 3/2 for one answer of three levels; all keys are always
-    the same, so that what differs between two of them is the answer and the noise.
+    """A round under terms that guarantee ε = 3/2 for one answer of three levels; all keys are
+    always the same, so that what differs between two of them is the answer and the noise.
     """
     fixed = io.BytesIO(hashlib.shake_256(b"an attack").digest(4_000)).read
     return TwoServerSession(4, minimum, MODULUS, 1, OwnNoise(LEVELS, SCALE, draw), source=fixed)

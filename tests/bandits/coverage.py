@@ -32,8 +32,8 @@ WIDTHS = 20  # runs whose intervals are measured
 
 @dataclass(frozen=True)
 class Scenario:
-    """Options, the promise, who fails to report, what is added once a hundredth have come, and the
-    control's share, with which others get as much until they are shown to be worse.
+    """Options, the guarantee, who fails to report, what is added once a hundredth have come, and
+    the control's share, with which others get as much until they are shown to be worse.
     """
 
     means: tuple[float, ...]

@@ -83,7 +83,7 @@ def test_noise_with_heavy_tails_is_worth_one_on_average_too() -> None:
 
 
 def test_rewards_other_than_bits_are_worth_less() -> None:
-    """Two people with reward 0 or ½, whose mean is ¼."""
+    """Two participants with reward 0 or ½, whose mean is ¼."""
     truth, expected = np.array([0.25]), {1: 0.0, -1: 0.0}
     for total, chance in ((0.0, 0.25), (0.5, 0.5), (1.0, 0.25)):
         for side in expected:

@@ -90,7 +90,7 @@ def test_plays_round_up_but_not_past_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize("actions", [[[0.0, 0.0]], [[math.nan, 1.0]], [1.0, 2.0], np.empty((0, 3))])
-def test_what_is_no_action_set_is_refused(actions: npt.ArrayLike) -> None:
+def test_what_is_no_action_set_is_rejected(actions: npt.ArrayLike) -> None:
     with pytest.raises(TacitError):
         near_g_optimal(actions)
 

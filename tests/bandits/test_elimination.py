@@ -128,7 +128,7 @@ def test_a_lost_round_is_asked_for_again_at_the_same_size() -> None:
     assert (again.arm, again.participants, again.number) == (1, 2, 3)
 
 
-def test_tight_opens_nothing_once_one_arm_is_left() -> None:
+def test_tight_releases_nothing_once_one_arm_is_left() -> None:
     learner = CumulativeElimination(2, 10**6, batch=1000)
     while len(learner.active) > 1:
         answer(learner, [0.9, 0.1])

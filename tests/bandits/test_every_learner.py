@@ -270,7 +270,7 @@ def test_a_round_is_the_same_after_it_was_written_down(name: str, example: Examp
 
 
 @ALL
-def test_refuses_strange_rounds_before_it_changes_anything(name: str, example: Example) -> None:
+def test_rejects_strange_rounds_before_it_changes_anything(name: str, example: Example) -> None:
     learner = make(name, example)
     first, *_ = learner.propose()
     good = example.world.answer(first, np.random.default_rng(0))[0]
@@ -298,7 +298,7 @@ def test_refuses_strange_rounds_before_it_changes_anything(name: str, example: E
 
 
 @ALL
-def test_refuses_strange_estimates_before_it_changes_anything(name: str, example: Example) -> None:
+def test_rejects_strange_estimates_before_it_changes_anything(name: str, example: Example) -> None:
     learner = make(name, example)
     first, *_ = learner.propose()
     good = example.world.answer(first, np.random.default_rng(0))[0]
@@ -337,7 +337,7 @@ def test_goes_on_when_rounds_are_lost(name: str, example: Example) -> None:
 
 
 @ALL
-def test_goes_on_when_nothing_is_ever_opened(name: str, example: Example) -> None:
+def test_goes_on_when_nothing_is_ever_released(name: str, example: Example) -> None:
     learner = make(name, example, horizon=1_000)
     while rounds := learner.propose():
         for round_ in rounds:
@@ -376,7 +376,7 @@ def names_of(learner: Learner) -> list[str]:
 
 
 @ALL
-def test_people_who_are_served_count_as_played(name: str, example: Example) -> None:
+def test_participants_who_are_served_count_as_played(name: str, example: Example) -> None:
     learner = make(name, example)
     rounds = learner.propose()
     if not learner.arms:
@@ -472,7 +472,7 @@ def test_stored_anywhere_it_continues_identically(
     assert written(copy) == written(original)
 
 
-def test_an_unknown_learner_is_refused() -> None:
+def test_an_unknown_learner_is_rejected() -> None:
     for name in ("Oracle", "tacit.bandits:Oracle", "tacit.oracles:Oracle", "os:system", None):
         with pytest.raises(
             TacitError, match=r"not known here as Learner|this version of tacit has no"
@@ -513,7 +513,7 @@ def test_an_unknown_learner_is_refused() -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_rejected(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         learner_of(name_of(LEARNERS[name]), {"arms": 3, "horizon": 1000} | options)
 
@@ -529,7 +529,7 @@ def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], message
         ({"failure_probability": 1.5}, "failure_probability is 1.5"),
     ],
 )
-def test_wrong_arguments_of_silos_are_refused(options: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_of_silos_are_rejected(options: dict[str, Any], message: str) -> None:
     size = {"silos": 2, "dimension": 3, "horizon": 20, "sync": 4}
     with pytest.raises(TacitError, match=message):
         learner_of(name_of(LEARNERS["FederatedLinUCB"]), size | options)

@@ -252,8 +252,8 @@ def test_without_laziness_one_user_moves_more_than_their_own_record() -> None:
 
 
 def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
-    """Two federations whose silo 0 has other people but whose released sums agree are the same to
-    everyone else.
+    """Two federations whose silo 0 has other participants but whose released sums agree are the
+    same to everyone else.
     """
 
     def actions(scale: float) -> tuple[list[int], list[int]]:
@@ -339,7 +339,7 @@ def test_silos_and_their_learner_survive_storage() -> None:
     assert silo.to_dict() == twin.to_dict()
 
 
-def test_out_of_bounds_contexts_and_rewards_are_refused_or_clipped_and_counted() -> None:
+def test_out_of_bounds_contexts_and_rewards_are_rejected_or_clipped_and_counted() -> None:
     def silo_of(clip: bool) -> Silo:
         learner = FederatedLinUCB(1, 2, 4, 2, rules=SiloRules(lazy=False, clip=clip))
         silo = Silo(sums_for(learner, private=False).encoder())
@@ -374,7 +374,7 @@ def test_a_batch_names_the_reward_that_is_out_of_bounds() -> None:
         actor.learn(np.array([0.5, 7.0, 0.5]))
 
 
-def test_silos_in_one_batch_refuse_or_count_in_the_same_way() -> None:
+def test_silos_in_one_batch_reject_or_count_in_the_same_way() -> None:
     environment = Synthetic(2, 3, np.array([0.6, 0.6]), deviation=0.0)
 
     class Wide(Synthetic):
@@ -400,7 +400,7 @@ def test_silos_in_one_batch_refuse_or_count_in_the_same_way() -> None:
         environment.play(round_, None, np.random.default_rng(0))
 
 
-def test_calls_out_of_turn_are_refused() -> None:
+def test_calls_out_of_turn_are_rejected() -> None:
     learner = FederatedLinUCB(2, 2, 3, 1, rules=SiloRules(lazy=False))
     sums = sums_for(learner, private=False)
     mechanism, silo = Releases(sums), Silo(sums.encoder())

@@ -351,7 +351,7 @@ def test_what_a_guardrail_risks_for_all_options_together_is_no_more_than_told(
     assert 0.08 < sum(risked.values()) <= 0.1
 
 
-# Refusals
+# Rejections
 
 
 def test_a_guardrail_needs_a_control() -> None:
@@ -365,7 +365,7 @@ def test_a_guardrail_needs_a_control() -> None:
         guarded(control_share=0.0)
 
 
-def test_a_guardrail_needs_a_second_metric_under_the_same_promise() -> None:
+def test_a_guardrail_needs_a_second_metric_under_the_same_guarantee() -> None:
     single = begin("private-med", ["a", "b"], binary=True, horizon=9_000, control_share=0.2)
     before = written(single)
     with pytest.raises(TacitError, match=r"has 1 metrics: must have 2\. Make it of factories"):
@@ -399,7 +399,7 @@ def test_there_is_one_guardrail_from_the_first_round_on() -> None:
         ({"level": 1.0}, "level is 1"),
     ],
 )
-def test_a_guardrail_that_says_nothing_is_refused(options: dict[str, Any], message: str) -> None:
+def test_a_guardrail_that_says_nothing_is_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         Guardrail(**{"name": "errors", **options})
 
@@ -411,7 +411,7 @@ def test_the_control_stays_the_one_that_options_are_compared_with() -> None:
     experiment.keep_control("o0", 0.3)
 
 
-def test_an_estimate_without_the_second_metric_is_refused_and_nothing_changes() -> None:
+def test_an_estimate_without_the_second_metric_is_rejected_and_nothing_changes() -> None:
     experiment = guarded()
     round_ = experiment.propose()[0]
     protocol = experiment.open(round_)

@@ -136,7 +136,7 @@ def test_the_control_gets_its_share_and_never_goes_away(name: str, share: float)
             change("option 1")
 
 
-def test_changes_that_make_no_sense_are_refused() -> None:
+def test_changes_that_make_no_sense_are_rejected() -> None:
     experiment = experiment_of(arms=2)
     with pytest.raises(TacitError, match="'option 2', which exists"):
         experiment.add("option 2")
@@ -209,7 +209,9 @@ def test_the_evidence_of_ratios_is_a_mixture_that_is_kept_at_its_largest() -> No
 
 
 def test_reports_that_chance_takes_are_worth_one_at_most_on_average() -> None:
-    """Added up over everything that can happen in two rounds of six people, of whom four report."""
+    """Added up over everything that can happen in two rounds of six participants, of whom four
+    report.
+    """
     expected = 0.0
     for first, second in itertools.product(range(1, 4), repeat=2):
         ratios = Ratios()

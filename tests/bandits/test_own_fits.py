@@ -153,7 +153,7 @@ def test_a_shuffler_asks_few_clients_for_actions_and_many_for_parameters() -> No
     assert set(asked.values()) == {True, False}
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+def test_what_cannot_be_fitted_is_rejected() -> None:
     entry = lookup("cdp-dpe")
     with pytest.raises(TacitError, match="let clients report actions"):
         entry.ask({"delta": 0.0, "reports": "parameters"})

@@ -286,7 +286,7 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
         ({"constants": "loose"}, "constants"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: dict[str, float], message: str) -> None:
+def test_what_makes_no_sense_is_rejected(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         learner_of(
             name_of(DistributedElimination), {"actions": np.eye(3), "horizon": 1000} | arguments

@@ -1,5 +1,5 @@
-"""Lazy silos with centred rewards: what one person moves, how wide their confidence is, and how
-often it holds, on instances that nothing was tuned on.
+"""Lazy silos with centred rewards: what one participant moves, how wide their confidence is, and
+how often it holds, on instances that nothing was tuned on.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def test_schedules_hold_the_whole_horizon_and_begin_early() -> None:
     assert even(2000, 25) == (25,) * 80
 
 
-def test_an_intercept_that_is_declared_but_not_there_is_refused() -> None:
+def test_an_intercept_that_is_declared_but_not_there_is_rejected() -> None:
     world = Positive.draw(3, 4, 5, np.random.default_rng(0))
     problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
     experiment = lookup("secagg-fedlinucb").build(problem.changed(constant=0.5))
@@ -282,7 +282,7 @@ def test_calibrated_runs_say_what_they_are() -> None:
         assert any("calibrated, not proved" in line for line in found) == (mode == "calibrated")
 
 
-def test_modes_and_schedules_that_do_not_exist_are_refused() -> None:
+def test_modes_and_schedules_that_do_not_exist_are_rejected() -> None:
     with pytest.raises(TacitError, match="mode is 'wild'"):
         SilosProblem.of(mode="wild")
     with pytest.raises(TacitError, match="schedule is 'odd'"):

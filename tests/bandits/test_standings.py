@@ -137,7 +137,7 @@ def test_intervals_of_other_rewards_are_too_wide_rather_than_too_narrow() -> Non
     assert held >= binom.ppf(1e-6, 1_000, 0.95)
 
 
-def test_a_tally_adds_up_sums_people_and_noise() -> None:
+def test_a_tally_adds_up_sums_participants_and_noise() -> None:
     tally = Tally(1_000, 500)
     assert (tally.mean, tally.spread) == (None, math.inf)
     distribution = DiscreteLaplace(20)

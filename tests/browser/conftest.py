@@ -29,7 +29,7 @@ NOT_RUN = "nothing was tried in a real browser: "
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Chromium, as it is installed; where there is none, whoever asks is told what is missing."""
+    """Chromium, as it is installed; where there is none, tests that need it say what is missing."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"{NOT_RUN}no Chromium is installed (Debian: apt-get install chromium)")

@@ -1,6 +1,6 @@
 """Writes the vectors of the browser device: `python -m tests.browser.make_vectors`.
 
-What is in them is what Python accepts, refuses and computes; `check.mjs` holds the module against
+What is in them is what Python accepts, rejects and computes; `check.mjs` holds the module against
 it, in Node and in Chromium, beside the vectors of terms and of two servers.
 """
 

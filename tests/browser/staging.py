@@ -1,7 +1,7 @@
 """Experiments in every state that a page can show, between two real parties over HTTP.
 
-People are brought in by hand, without devices, where only their number matters; the clock is moved
-instead of waited for.
+Participants are brought in by hand, without devices, where only their number matters; the clock is
+moved instead of waited for.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Clock:
 
 @dataclass
 class Stage:
-    """Two parties, one experiment, and people who come when they are called."""
+    """Two parties, one experiment, and participants who come when they are called."""
 
     both: Threads
     clock: Clock
@@ -247,7 +247,7 @@ def scenes(stage: Stage) -> Iterator[tuple[str, str]]:
     yield "party-down", stage.page
 
 
-SOON = Timing(joining=12, margin=4, grace=600)  # of people who are waited for
+SOON = Timing(joining=12, margin=4, grace=600)  # of participants who are waited for
 
 
 def steps(page: Page, stage: Stage) -> Iterator[str]:
@@ -311,7 +311,7 @@ def _pass(page: Page, stage: Stage, seconds: float) -> None:
 
 
 def _apart(page: Page, stage: Stage) -> Iterator[str]:
-    """What happens to whoever comes at another time, or with another browser."""
+    """What a visitor at another time, or with another browser, gets."""
     stage.both.coordinator.pause(stage.digest)
     yield from _anew(page, stage, "unasked", "text=You are not asked")
     stage.both.coordinator.resume(stage.digest)
@@ -357,7 +357,7 @@ def _fresh(page: Page, stage: Stage, joined: str | None) -> None:
 
 
 def lowered(route: Route) -> None:
-    """Terms that promise less than those that were asked for."""
+    """Terms that guarantee less than those that were asked for."""
     answer = route.fetch()
     said = answer.json()
     said["terms"] = said["terms"].replace('"epsilon":"1"', '"epsilon":"9"')

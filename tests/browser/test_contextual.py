@@ -88,7 +88,7 @@ def test_a_browser_chooses_by_the_context_and_sends_one_hidden_cell(
     page.context.close()
 
 
-def test_an_altered_policy_is_refused_and_nothing_is_sent(browser: Browser, stage: Stage) -> None:
+def test_an_altered_policy_is_rejected_and_nothing_is_sent(browser: Browser, stage: Stage) -> None:
     """One bit of a weight, after both servers signed."""
     begin(stage)
     page = opened(browser, stage)

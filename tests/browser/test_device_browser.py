@@ -307,7 +307,7 @@ def test_without_locks_transactions_alone_keep_tabs_from_sending_twice(
 
 
 def test_two_tabs_cannot_overspend(context: BrowserContext, hosts: World) -> None:
-    """Each of two experiments fits under the person's own limit, both together do not."""
+    """Each of two experiments fits under the participant's own limit, both together do not."""
     first = hosts.start(terms(question="Which one?"))
     second = Parties(hosts.located(terms(question="Which other?")), first.clock)
     released = {one.experiment: one.open() for one in (first, second)}
@@ -425,7 +425,7 @@ def test_another_tab_is_told_of_changes(context: BrowserContext, hosts: World) -
     tabs[1].page.wait_for_function("told.includes('waiting')", timeout=5000)
 
 
-# What it refuses
+# What it rejects
 
 
 def assert_refuses(tab: Tab, database: str, field: str = "") -> None:
@@ -445,7 +445,7 @@ def assert_refuses(tab: Tab, database: str, field: str = "") -> None:
     assert (entry["rounds"], entry["option"], entry["nonce"]) == ({}, None, None)
 
 
-def test_a_lying_coordinator_is_refused_before_anything_is_drawn(tab: Tab, hosts: World) -> None:
+def test_a_lying_coordinator_is_rejected_before_anything_is_drawn(tab: Tab, hosts: World) -> None:
     fields = {
         "of other terms": "terms",
         "with less noise": "noise",
@@ -466,7 +466,7 @@ def test_a_lying_coordinator_is_refused_before_anything_is_drawn(tab: Tab, hosts
 
 
 def test_the_unchanged_round_is_joined(tab: Tab, servers: Parties) -> None:
-    """What is refused above is refused for its change."""
+    """What is rejected above is rejected for its change."""
     released = servers.open()
     give = altered(lambda round_: round_)
     servers.given = lambda reply: give(servers, released, reply)
@@ -474,7 +474,7 @@ def test_the_unchanged_round_is_joined(tab: Tab, servers: Parties) -> None:
     assert tab.call("join")["stage"] == "waiting"
 
 
-def test_a_smaller_minimum_batch_and_other_keys_of_a_round_are_refused(
+def test_a_smaller_minimum_batch_and_other_keys_of_a_round_are_rejected(
     tab: Tab, hosts: World
 ) -> None:
     for name, change in {
@@ -492,7 +492,7 @@ def test_a_smaller_minimum_batch_and_other_keys_of_a_round_are_refused(
         assert_refuses(tab, name, name)
 
 
-def test_terms_under_other_keys_unsigned_or_unknown_are_refused(tab: Tab, hosts: World) -> None:
+def test_terms_under_other_keys_unsigned_or_unknown_are_rejected(tab: Tab, hosts: World) -> None:
     keys = tuple(public_key(key) for key in KEYS)
     parties = hosts.start(terms())
     for pins in ((keys[1], keys[0]), (keys[0], keys[2]), (keys[2], keys[1])):
@@ -529,7 +529,7 @@ def _said(status: int, content: bytes, _request: httpx.Request) -> httpx.Respons
 
 @pytest.mark.extended
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
-def test_nonsense_is_refused_or_waited_out(tab: Tab, servers: Parties, status: int) -> None:
+def test_nonsense_is_rejected_or_waited_out(tab: Tab, servers: Parties, status: int) -> None:
     for content in (b"", b"\xff", b"[]", b"{", b"null", b'{"error": 7}', b"[" * 100_000):
         servers.fail = partial(_said, status, content)
         with pytest.raises(ThrownError) as problem:
@@ -639,7 +639,7 @@ def test_successors_are_followed_and_changed_ones_shown_again(tab: Tab, servers:
     assert tab.call("join")["option"] == "Hey"
 
 
-def test_weaker_unapproved_or_several_successors_are_refused(tab: Tab, hosts: World) -> None:
+def test_weaker_unapproved_or_several_successors_are_rejected(tab: Tab, hosts: World) -> None:
     longer = Answer("1 if you liked it", window=61)
     changed: tuple[tuple[dict[str, Any], Any], ...] = (
         ({"promise": Promise(Fraction(2), participations=2)}, KEYS[:2]),
@@ -711,7 +711,7 @@ def test_keys_change_by_successors_alone_and_the_ledger_is_shared(
 # The ledger
 
 
-def test_no_more_than_was_promised_is_ever_spent(tab: Tab, servers: Parties) -> None:
+def test_no_more_than_was_guaranteed_is_ever_spent(tab: Tab, servers: Parties) -> None:
     tab.open()
     for _ in range(4):
         released = servers.open()
@@ -814,7 +814,7 @@ def test_a_round_that_costs_more_than_is_left_is_not_joined(tab: Tab, hosts: Wor
 
 
 @pytest.mark.extended
-def test_the_persons_own_limit_holds_and_what_falls_keeps_reports_back(
+def test_the_participants_own_limit_holds_and_what_falls_keeps_reports_back(
     tab: Tab, servers: Parties
 ) -> None:
     servers.open()
@@ -866,7 +866,7 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
 
 @pytest.mark.extended
 @pytest.mark.parametrize("stage", ["refused", "sent"])
-def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
+def test_after_three_rejected_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
     """Nor where nobody says what became of them."""
     parties = hosts.start(
         terms(), aggregation=Aggregation(3), promise=Promise(Fraction(2), participations=4)
@@ -912,7 +912,7 @@ def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
 
 
 @pytest.mark.extended
-def test_a_place_that_comes_after_the_person_left_is_not_kept(
+def test_a_slot_that_comes_after_the_participant_left_is_not_kept(
     context: BrowserContext, hosts: World
 ) -> None:
     parties = hosts.start(terms())

@@ -1,5 +1,5 @@
-"""Browsers' devices and both parties over real HTTP, as they are served to people: what is answered
-in pages is what is counted, and what a coordinator may not see stays in the browser.
+"""Browsers' devices and both parties over real HTTP, as they are served to participants: what is
+answered in pages is what is counted, and what a coordinator may not see stays in the browser.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def begin(both: Threads, question: str, timing: Timing, **changed: Any) -> bytes
 
 
 def participants(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) -> Any:
-    """So many people report from the page; who was in which round, and what they liked."""
+    """So many participants report from the page; who was in which round, and what they liked."""
     keys = [key.hex() for key in both.keys]
     asked = {
         "address": both.urls[0],
@@ -131,7 +131,7 @@ def test_what_browsers_answer_is_what_the_experiment_counts(page: Page, both: Th
     assert assert_counted(both, digest, told) >= 24
 
 
-def test_an_invited_person_takes_part_from_a_browser(page: Page, both: Threads) -> None:
+def test_an_invited_participant_takes_part_from_a_browser(page: Page, both: Threads) -> None:
     timing = Timing(joining=20, margin=2, grace=60)
     digest = begin(both, "Is it by invitation?", timing, admission="invitation")
     tickets = invitations.make(digest, both.members[0].key, 9)

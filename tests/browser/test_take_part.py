@@ -125,7 +125,7 @@ def _url(request: Request) -> str:
     return request.url
 
 
-def test_terms_that_were_lowered_are_refused_and_nothing_is_sent(
+def test_terms_that_were_lowered_are_rejected_and_nothing_is_sent(
     context: BrowserContext, stage: Stage
 ) -> None:
     stage.begin(timing=LATER)
@@ -151,7 +151,7 @@ def weakened(said: dict[str, Any], keys: Sequence[Ed25519PrivateKey]) -> dict[st
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_a_round_with_less_noise_is_refused_whoever_signed_it(
+def test_a_round_with_less_noise_is_rejected_although_it_is_signed(
     context: BrowserContext, stage: Stage, signed: bool
 ) -> None:
     """Both servers together cannot lower it; one alone cannot change it at all."""
@@ -380,7 +380,7 @@ def test_answers_have_the_words_of_the_terms(context: BrowserContext, stage: Sta
 def test_an_experiment_that_is_over_asks_nobody_to_agree(
     context: BrowserContext, stage: Stage
 ) -> None:
-    """Whoever takes part already sees how that goes on."""
+    """A participant sees how the participation goes on."""
     stage.begin(timing=LATER)
     page = agreed(context, stage)
     stage.both.coordinator.stop(stage.digest)

@@ -295,7 +295,7 @@ def test_an_answer_goes_to_the_latest_round_whatever_has_not_ended(
     assert (second["recorded"], recorded["recorded"]) == (None, "1")
 
 
-def test_a_round_whose_cost_no_export_could_name_is_refused() -> None:
+def test_a_round_whose_cost_no_export_could_name_is_rejected() -> None:
     parties = Parties()
     description, plain = parties.describe().encode(), pack_fraction(terms().noise.scale)
     assert description.count(plain) == 1

@@ -22,7 +22,7 @@ def result(ended: Ended) -> dict[str, Any]:
 
 
 def refused(ended: Ended) -> str:
-    """The one line of a refusal."""
+    """The one line of a rejection."""
     code, out, err = ended
     assert code == 2, err
     assert out == ""

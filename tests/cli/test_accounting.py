@@ -1,4 +1,6 @@
-"""The commands that compute promises: results as JSON, refusals as one line, whatever is typed."""
+"""The commands that compute guarantees: results as JSON, rejections as one line, whatever is
+typed.
+"""
 
 from __future__ import annotations
 
@@ -383,7 +385,7 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
          {"epsilon": None, "randomized response epsilon": None}),
     ],
 )  # fmt: skip
-def test_what_is_promised_is_rounded_up_where_people_read_it(
+def test_what_is_guaranteed_is_rounded_up_where_participants_read_it(
     command: Command, words: tuple[object, ...], names: dict[str, str | None]
 ) -> None:
     exact = result(command(*words, "--json"))
@@ -455,7 +457,7 @@ FIELDS |= {"assumptions", "text"}
         ),
     ],
 )
-def test_a_computed_promise_is_data_and_a_sentence(
+def test_a_computed_guarantee_is_data_and_a_sentence(
     command: Command, words: tuple[Any, ...], wanted: tuple[Any, ...], assumed: dict[str, Any]
 ) -> None:
     record = result(command(*words, "--json"))
@@ -467,7 +469,7 @@ def test_a_computed_promise_is_data_and_a_sentence(
     assert f"guarantee: {found['text']}" in " ".join(command(*words)[1].split())
 
 
-def test_noise_that_promises_nothing_has_no_guarantee(command: Command) -> None:
+def test_noise_that_guarantees_nothing_has_no_guarantee(command: Command) -> None:
     record = result(command(*PRIVACY, "--delta", 0, "--json"))
     assert (record["epsilon"], record["guarantee"]) == (None, None)
     assert "guarantee" not in command(*PRIVACY, "--delta", 0)[1]
@@ -483,7 +485,7 @@ def test_noise_that_promises_nothing_has_no_guarantee(command: Command) -> None:
 def test_what_an_attack_shows_is_never_rounded_up(
     command: Command, words: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also under a name of its own: beside a promise an ε is read as promised."""
+    """Also under a name of its own: beside a guarantee an ε is read as guaranteed."""
     proved = Audit(0.98768, 0.999, 1000, 0.0, True, False)
     monkeypatch.setattr("tacit.privacy.audit", lambda *_, **__: proved)
     monkeypatch.setattr("tacit.studies.audit.lower_bound", lambda *_, **__: proved)

@@ -69,7 +69,7 @@ def test_a_simulation_says_what_was_asked_and_found(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}.csv", f"{name}.jsonl"}
 
 
-def test_weak_promises_are_remarked_upon(command: Command) -> None:
+def test_weak_guarantees_are_remarked_upon(command: Command) -> None:
     words = ("simulate", "--algorithm", "sdp-ae", *SMALL["arms"], *QUICK)
     assert result(command(*words, "--epsilon", 1, "--delta", 1e-6))["warnings"] == []
     found = result(command(*words, "--epsilon", 6, "--delta", 0.01))["warnings"]
@@ -147,7 +147,9 @@ def test_compared_results_are_those_of_simulations(command: Command, tmp_path: P
         assert _timeless(alone) == _timeless(found)
 
 
-def test_a_comparison_says_how_often_people_may_take_part(command: Command, tmp_path: Path) -> None:
+def test_a_comparison_says_how_often_participants_may_take_part(
+    command: Command, tmp_path: Path
+) -> None:
     size = ("--arms", 2, "--horizon", 500, "--runs", 1, "--out", tmp_path)
     for names, often, said in (
         ("dist-dp-se,cdp-se", 1, "guarantee: for participants who take part at most once;"),
@@ -183,7 +185,7 @@ def test_a_table_is_played_as_far_as_it_goes(command: Command, wide: Path) -> No
     assert about["people"] in text
 
 
-def test_a_log_is_played_and_says_how_often_people_come(command: Command, long: Path) -> None:
+def test_a_log_is_played_and_says_how_often_participants_come(command: Command, long: Path) -> None:
     words = ("simulate", "--algorithm", "dist-dp-se", "--replay", long, *QUICK)
     code, _, err = command(*words)
     assert code == 2
@@ -195,7 +197,7 @@ def test_a_log_is_played_and_says_how_often_people_come(command: Command, long: 
     assert {row["option"] for row in found["estimates"]} == {"a", "b"}
 
 
-def test_people_are_drawn_again_only_when_asked(command: Command, wide: Path) -> None:
+def test_participants_are_drawn_again_only_when_asked(command: Command, wide: Path) -> None:
     words = ("simulate", "--algorithm", "private-klucb", "--replay", wide, "--horizon", 5000)
     code, _, err = command(*words, *QUICK)
     assert code == 2
@@ -299,7 +301,7 @@ def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
         ((*RAIL, "--trust", "shuffler", "--epsilon", "0.1"), "epsilon is shared among 2 metrics"),
     ],
 )
-def test_a_guardrail_that_cannot_be_is_refused(
+def test_a_guardrail_that_cannot_be_is_rejected(
     command: Command, words: tuple[str, ...], message: str
 ) -> None:
     code, out, err = command("simulate", "--algorithm", "private-med", *GUARDED, *words, *QUICK)
@@ -331,7 +333,7 @@ def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_pat
     assert "games is 0" in refused(command("attack", "--games", 0))
 
 
-def test_an_exhibit_that_cannot_be_written_is_refused_first(
+def test_an_exhibit_that_cannot_be_written_is_rejected_first(
     command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("a file")

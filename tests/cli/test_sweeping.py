@@ -1,4 +1,4 @@
-"""Sweeping and reporting from the command line: what is printed, refused and written."""
+"""Sweeping and reporting from the command line: what is printed, rejected and written."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -
     assert "sweep" in json.loads((out_dir / "log.jsonl").read_text())["command"]
 
 
-def test_a_sweep_prints_what_is_promised_beside_what_was_asked_for(
+def test_a_sweep_prints_what_is_guaranteed_beside_what_was_asked_for(
     command: Command, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.toml"
@@ -107,7 +107,7 @@ def test_a_bad_study_is_one_line_and_nothing_is_written(command: Command, study:
     assert not study.with_suffix("").exists()
 
 
-def test_a_changed_study_is_refused_in_its_old_directory(command: Command, study: Path) -> None:
+def test_a_changed_study_is_rejected_in_its_old_directory(command: Command, study: Path) -> None:
     command("sweep", study, "--workers", 0)
     study.write_text(STUDY.replace("seeds = 2", "seeds = 3"))
     said = refused(command("sweep", study, "--workers", 0))

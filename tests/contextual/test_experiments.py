@@ -1,4 +1,4 @@
-"""Contextual experiments from end to end: trust models, restarts, answers, logs, refusals."""
+"""Contextual experiments from end to end: trust models, restarts, answers, logs, rejections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards from a function are passed on as they are, or refused with the option's name."""
+"""Rewards from a function are passed on as they are, or rejected with the option's name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ BAD_RESULTS: list[tuple[Any, str]] = [
 
 
 @each_row(("result", "message"), BAD_RESULTS)
-def test_bad_results_are_refused_with_the_option(result: Any, message: str) -> None:
+def test_bad_results_are_rejected_with_the_option(result: Any, message: str) -> None:
     world = FromFunction(lambda _arm, _users, _rng: result, ["old", "new"])
     with pytest.raises(TacitError, match=message):
         world.rewards(1, 3, np.random.default_rng(0))
@@ -82,7 +82,7 @@ def test_binary_is_held_to_its_word() -> None:
         world.rewards(0, 1, np.random.default_rng(0))
 
 
-def test_bad_definitions_are_refused() -> None:
+def test_bad_definitions_are_rejected() -> None:
     with pytest.raises(TacitError, match="options are old: must be two or more different names"):
         FromFunction(many, ["old"])
     with pytest.raises(TacitError, match="two or more different names"):

@@ -1,5 +1,5 @@
 """Environments: the two ways of handing out rewards have one distribution, with the stated means;
-recorded data is read or refused by line.
+recorded data is read or rejected by line.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def test_instances_are_those_of_the_authors(name: str, seed: int) -> None:
     np.testing.assert_array_equal(instance_means(name, 10, seed), low + (high - low) * uniform)
 
 
-def test_instances_and_means_out_of_range_are_refused() -> None:
+def test_instances_and_means_out_of_range_are_rejected() -> None:
     with pytest.raises(TacitError, match=r"must be one of easy, hard, rare\. Or give"):
         instance_means("medium", 3, 0)
     with pytest.raises(TacitError, match="must lie in"):
@@ -161,7 +161,7 @@ def test_instances_and_means_out_of_range_are_refused() -> None:
         Beta((0.0, 0.5))
 
 
-def test_replay_refuses_or_clips_and_counts() -> None:
+def test_replay_rejects_or_clips_and_counts() -> None:
     with pytest.raises(
         TacitError,
         match=r"arm 1 has 2 reward\(s\) outside \[0, 1\], such as -1\. Rescale them, or clip",
@@ -238,7 +238,7 @@ def test_bad_lines_are_named(tmp_path: Path, bad: str) -> None:
         list(read_mslr_rows(path))
 
 
-def test_labels_missing_files_and_too_few_rows_are_refused(tmp_path: Path) -> None:
+def test_labels_missing_files_and_too_few_rows_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match="line 1 has relevance 5: must be 0 to 4"):
         list(read_mslr_rows(fold(tmp_path / "a.txt", ["5 qid:1 1:2"])))
     with pytest.raises(TacitError, match=r"does not exist. Download MSLR-WEB10K"):
@@ -249,7 +249,7 @@ def test_labels_missing_files_and_too_few_rows_are_refused(tmp_path: Path) -> No
         read_mslr(fold(tmp_path / "b.txt", three_groups(3)))
 
 
-def test_fewer_different_documents_than_arms_are_refused(tmp_path: Path) -> None:
+def test_fewer_different_documents_than_arms_are_rejected(tmp_path: Path) -> None:
     """Found: clustering divided by zero."""
     path = fold(tmp_path / "c.txt", [line(i % 5, 1, np.full(136, float(i % 2))) for i in range(30)])
     with pytest.raises(TacitError, match="2 different documents, fewer than 6 arms"):
@@ -276,7 +276,7 @@ def test_a_second_metric_is_played_beside_the_first() -> None:
     assert world.play(Round(0, 100, Arm(1), released=False), None, rng).load.participants == 100
 
 
-def test_second_metrics_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_second_metrics_that_do_not_fit_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match="the first metric has 2 arms, the second 3"):
         Guarded(Bernoulli((0.2, 0.7)), Bernoulli((0.2, 0.7, 0.1)))
     (tmp_path / "wide.csv").write_text("a,b\n1,0\n0,1\n", encoding="utf-8")

@@ -146,12 +146,12 @@ def test_a_covering_leaves_no_point_of_the_ball_far_from_an_action() -> None:
         ([[math.inf, 0.0], [0.0, 1.0]], "finite"),
     ],
 )
-def test_action_sets_that_are_refused(actions: list[list[float]], message: str) -> None:
+def test_action_sets_that_are_rejected(actions: list[list[float]], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         check_actions(actions)
 
 
-def test_rewards_beyond_the_bound_are_refused() -> None:
+def test_rewards_beyond_the_bound_are_rejected() -> None:
     with pytest.raises(TacitError, match="beyond the bound"):
         Population(ACTIONS, THETA, 0.4, 0.4, 1.0)
     with pytest.raises(TacitError, match="beyond the bound"):
@@ -162,14 +162,14 @@ def test_rewards_beyond_the_bound_are_refused() -> None:
         Population(ACTIONS, 2 * THETA * 3, 0.0, 0.0, 10.0)
 
 
-def test_a_population_smaller_than_the_sample_is_refused() -> None:
+def test_a_population_smaller_than_the_sample_is_rejected() -> None:
     check_schedule(1000, None)
     check_schedule(1000, 1000)
     with pytest.raises(TacitError, match="1,001 different clients"):
         check_schedule(1001, 1000)
 
 
-def test_coverings_that_would_not_fit_are_refused() -> None:
+def test_coverings_that_would_not_fit_are_rejected() -> None:
     with pytest.raises(TacitError, match="larger"):
         covering(10, 0.01)
 

@@ -1,4 +1,6 @@
-"""Recorded people are used once each, in a random order, and a run says when they are used up."""
+"""Recorded participants are used once each, in a random order, and a run says when they are used
+up.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ TABLE = Recorded((np.linspace(0, 1, 50), np.linspace(0, 0.5, 30)), ("A", "B"))
 
 
 def log(rows: int = 4000, seed: int = 0) -> Recorded:
-    """Two kinds of people; those who do well had been likelier to get option A."""
+    """Two kinds of participants; those who do well had been likelier to get option A."""
     rng = np.random.default_rng(seed)
     good = rng.random(rows) < 0.5
     chance = np.where(good, 0.8, 0.2)
@@ -44,7 +46,7 @@ def log(rows: int = 4000, seed: int = 0) -> Recorded:
     return world
 
 
-def test_every_recorded_person_is_used_once_however_rounds_are_cut() -> None:
+def test_every_recorded_participant_is_used_once_however_rounds_are_cut() -> None:
     rng = np.random.default_rng(1)
     run = TABLE.fresh(rng)
     parts = [run.rewards(0, n, rng) for n in (1, 19, 30)]
@@ -69,9 +71,9 @@ def test_recorded_order_is_kept_when_asked() -> None:
 
 @pytest.mark.parametrize("before", [0, 15])
 def test_sums_of_binary_rewards_are_hypergeometric(before: int) -> None:
-    """4,000 runs, 12 of 40 people with 17 ones, also after a round before: chi-square against the
-    hypergeometric distribution, false-alarm rate 1e-6 each; the binomial distribution of drawing
-    with replacement must fail it.
+    """4,000 runs, 12 of 40 participants with 17 ones, also after a round before: chi-square against
+    the hypergeometric distribution, false-alarm rate 1e-6 each; the binomial distribution of
+    drawing with replacement must fail it.
     """
     world = Recorded((np.repeat([0.0, 1.0], [23, 17]), np.ones(2)), ("A", "B"))
     rng = np.random.default_rng(before)
@@ -89,7 +91,7 @@ def test_sums_of_binary_rewards_are_hypergeometric(before: int) -> None:
 
 
 def test_levels_round_at_random_with_the_right_mean() -> None:
-    """2,000 runs of 5 people at precision 2, at most 5 standard errors off."""
+    """2,000 runs of 5 participants at precision 2, at most 5 standard errors off."""
     rng = np.random.default_rng(0)
     totals = []
     for _ in range(2000):
@@ -114,7 +116,7 @@ def test_the_end_of_the_data_is_told_and_nobody_is_served_beyond_it() -> None:
     assert len(run.rewards(1, 10, rng)) == 10
 
 
-def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_people() -> None:
+def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_participants() -> None:
     copy = pickle.loads(pickle.dumps(TABLE))
     rng, same = np.random.default_rng(3), np.random.default_rng(3)
     np.testing.assert_array_equal(
@@ -132,7 +134,7 @@ def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_people() -
     assert Recorded((np.ones(2), np.zeros(1)), ("A", "B")).fresh(rng).binary
 
 
-def test_what_is_promised_is_said() -> None:
+def test_what_is_guaranteed_is_said() -> None:
     assert TABLE.remark == ParticipantsFrom(Source.CELL, 1)
     assert TABLE.remark.text().startswith("each recorded participant takes part at most once")
     resampled = TABLE.resampled()
@@ -157,7 +159,7 @@ def test_resampling_keeps_the_distribution_of_replay_bit_for_bit(precision: int)
         np.testing.assert_array_equal(found.counts, expected.counts)
 
 
-def test_rejection_makes_the_accepted_people_like_everybody() -> None:
+def test_rejection_makes_the_accepted_participants_like_everybody() -> None:
     """Both options have mean 0.5 in the population, but 0.74 and 0.26 among those who got them;
     200 logs, at most 5 standard errors off.
     """
@@ -194,7 +196,7 @@ def test_a_horizon_counts_only_rows_that_are_always_accepted() -> None:
     assert len(run.rewards(0, world.horizon, np.random.default_rng(0))) == world.horizon
 
 
-def test_arms_and_horizons_that_do_not_fit_are_refused() -> None:
+def test_arms_and_horizons_that_do_not_fit_are_rejected() -> None:
     """Found: two arms on a three-armed environment never tried its best one, four were an
     IndexError.
     """

@@ -72,7 +72,7 @@ def test_a_ranking_is_dealt_out_to_the_silos(tmp_path: Path) -> None:
     assert set(strongest) == {3, 10}
 
 
-def test_body_features_and_refusals(tmp_path: Path) -> None:
+def test_body_features_and_rejections(tmp_path: Path) -> None:
     path = write_fold(tmp_path / "train.txt")
     assert read_ranking(path, field="body", silos=2).dimension == 78
     assert not set(columns_of("body")) & set(range(2, 125, 5))

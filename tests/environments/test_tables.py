@@ -1,4 +1,4 @@
-"""A user's own tables and logs: what was written is what is read, or it is refused by line."""
+"""A user's own tables and logs: what was written is what is read, or it is rejected by line."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ BAD_TABLES = {
 
 
 @each_row("text", BAD_TABLES)
-def test_what_cannot_be_read_for_certain_is_refused_by_line(tmp_path: Path, text: str) -> None:
+def test_what_cannot_be_read_for_certain_is_rejected_by_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(TacitError, match=BAD_TABLES[text]) as refusal:
         read_table(write(tmp_path / "x.csv", text))
     assert len(str(refusal.value)) < 280
 
 
-def test_files_that_are_none_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_none_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TacitError, match=r"none.csv cannot be read \(No such file.*Give a CSV"):
         read_table(str(tmp_path / "none.csv"))
     with pytest.raises(TacitError, match=r"cannot be read \(Is a directory\)"):
@@ -198,7 +198,7 @@ BAD_FRAMES: list[tuple[Any, str]] = [
 
 
 @each_row(("frame", "message"), BAD_FRAMES)
-def test_bad_frames_are_refused_by_row(frame: Any, message: str) -> None:
+def test_bad_frames_are_rejected_by_row(frame: Any, message: str) -> None:
     with pytest.raises(TacitError, match=message):
         from_frame(frame)
 

@@ -1,4 +1,4 @@
-"""What is broken, how, and which tests must notice: functions on which a promise rests.
+"""What is broken, how, and which tests must notice: functions on which a guarantee rests.
 
 Operators break a function in every place where they apply; `only` keeps those whose label contains
 one of some texts. Functions are found by name and expressions by their syntax tree, so that only a
@@ -40,7 +40,7 @@ DEVICES = (
     "tests/protocols/test_device_noise.py",
     "tests/protocols/test_device_source.py",
 )
-LAW_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
+NOISE_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
 SUMS = ("tests/protocols/test_sums.py",)
 ERRORS = ("tests/protocols/test_errors.py",)
 CHECKING = ("tests/protocols/test_checking.py",)
@@ -52,10 +52,10 @@ COMPOSITION = ("tests/privacy/test_composition.py",)
 GUARANTEES = ("tests/privacy/test_guarantees.py",)
 ASSUMED = ("tests/privacy/test_assumptions.py",)
 EVERY = ("tests/protocols/test_protocol_assumptions.py",)
-CROWD = (
+DISTRIBUTED_NOISE = (
     "tests/privacy/test_close_shares.py",
     "tests/privacy/test_dropout.py",
-    "tests/privacy/test_promises.py",
+    "tests/privacy/test_stated_guarantees.py",
 )
 RETURNING = ("tests/privacy/test_returning.py",)
 SHUFFLING = ("tests/privacy/test_shuffling.py",)
@@ -66,11 +66,11 @@ SPLITTING = ("tests/protocols/test_splitting.py",)
 PREFIX = ("tests/protocols/test_continual.py",)
 BALLS = ("tests/protocols/test_balls.py",)
 BUDGETS = ("tests/algorithms/test_budgets.py",)
-SILOS = ("tests/algorithms/test_silo_promises.py",)
+SILOS = ("tests/algorithms/test_silo_guarantees.py",)
 MECHANISM = ("tests/protocols/test_mechanism.py",)
 ROUNDS = ("tests/rounds",)
 SHAMIR = ("tests/aggregation/test_shamir.py",)
-LYING = ("tests/attacks/test_malicious_server_masking.py",)
+MASKING_ATTACKS = ("tests/attacks/test_malicious_server_masking.py",)
 SHARE_COMMITMENTS = ("tests/aggregation/test_share_commitments.py",)
 MASKING = (
     "tests/aggregation/test_masking.py",
@@ -248,7 +248,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "Odometer.spend", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
-    Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), CROWD),
+    Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), DISTRIBUTED_NOISE),
     Target(
         "privacy/accounting.py",
         "checked_target",
@@ -260,9 +260,15 @@ TARGETS: tuple[Target, ...] = (
             ),
             swap("isinstance(target, PureDP) and not apart", "isinstance(target, PureDP)"),
         ),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
-    Target("privacy/accounting.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
+    Target(
+        "privacy/accounting.py",
+        "epsilon_of",
+        (signs,),
+        DISTRIBUTED_NOISE,
+        ("apart", "widened", "order"),
+    ),
     Target(
         "privacy/accounting.py",
         "gaussian_mu",
@@ -416,7 +422,7 @@ TARGETS: tuple[Target, ...] = (
         "privacy/accounting.py",
         "split_delta",
         (swap("DROPPED * target.delta / target.participations", "DROPPED * target.delta"),),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "privacy/accounting.py",
@@ -426,7 +432,7 @@ TARGETS: tuple[Target, ...] = (
             swap("np.cumsum(direction.masses) + direction.infinite", "np.cumsum(direction.masses)"),
             swap("loss.directions", "loss.directions[:1]"),
         ),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "protocols/vector_noise.py",
@@ -436,7 +442,7 @@ TARGETS: tuple[Target, ...] = (
             swap("Fraction(target.epsilon) / times", "Fraction(target.epsilon)"),
             swap("times == 1", "times <= 2"),
         ),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target("privacy/joint_guarantees.py", "compose", (checks,), GUARANTEES),
     Target(
@@ -511,31 +517,31 @@ TARGETS: tuple[Target, ...] = (
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss.delta",
         (swap("2 * psi", "psi"), swap("math.exp(psi)", "1.0"), swap("inner >= 0", "True")),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss.divergence",
         (swap("self.coordinates", "1"),),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss._concentrated",
         (swap("2 * psi", "0.0"), swap("math.exp(-psi)", "1.0")),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "noise/distribution.py",
         "NoiseDistribution.loses_at_most",
         (swap("times * self.pure_loss(shift)", "self.pure_loss(shift)"),),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "protocols/factories.py",
         "pure_shuffle",
         (swap("target.participations", "1"),),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "protocols/vector_noise.py",
@@ -579,7 +585,7 @@ TARGETS: tuple[Target, ...] = (
         "protocols/shuffled_bits.py",
         "ShuffledBits.__init__",
         (swap("self.noise_bits * self.honest", "self.noise_bits * self.participants"),),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "protocols/pure_shuffle.py",
@@ -596,7 +602,7 @@ TARGETS: tuple[Target, ...] = (
                 "compose_participations(loss, times - 1, delta)",
             ),
         ),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "protocols/randomized_bits.py",
@@ -703,8 +709,8 @@ TARGETS: tuple[Target, ...] = (
         ERRORS,
     ),
     # devices of protocols
-    Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/sums.py", "ServedSum.combine", (noise,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "ModularSum.randomize", (noise,), NOISE_OF_SUMS),
+    Target("protocols/sums.py", "ServedSum.combine", (noise,), NOISE_OF_SUMS),
     Target(
         "protocols/sums.py",
         "SecureSum.__init__",
@@ -713,7 +719,7 @@ TARGETS: tuple[Target, ...] = (
             swap("threat.honest(self.participants)", "threat.reports(self.participants)"),
             swap("share.sum_of_shares(self.honest)", "distribution"),
         ),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
     Target(
         "protocols/sums.py",
@@ -724,10 +730,12 @@ TARGETS: tuple[Target, ...] = (
                 "checked_target(centred(distribution), 1, target, View.SERVER_OUTPUT)",
             ),
         ),
-        CROWD,
+        DISTRIBUTED_NOISE,
     ),
-    Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), CROWD),
-    Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
+    Target(
+        "protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), DISTRIBUTED_NOISE
+    ),
+    Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), NOISE_OF_SUMS),
     Target(
         "sampling/draws.py",
         "draw_certified_ones",
@@ -738,7 +746,7 @@ TARGETS: tuple[Target, ...] = (
             swap("draw_laplace_share(1 / p.noise_epsilon, p.users)", "0"),
             limits,
         ),
-        (*LAW_OF_SUMS, *PURE),
+        (*NOISE_OF_SUMS, *PURE),
     ),
     Target(
         "sampling/certificates.py",
@@ -770,9 +778,9 @@ TARGETS: tuple[Target, ...] = (
         (swap("released.participations", "1"), swap("1 + factor", "1"), swap("slack", "0.0")),
         SPLITTING,
     ),
-    Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), NOISE_OF_SUMS),
+    Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), NOISE_OF_SUMS),
+    Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), NOISE_OF_SUMS),
     Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
     Target("protocols/prefix_delivery.py", "draw_vector", (noise,), DEVICES),
     Target("protocols/l2_sums.py", "CentralBall.combine", (noise,), DEVICES),
@@ -787,7 +795,7 @@ TARGETS: tuple[Target, ...] = (
         "protocols/randomized_bits.py",
         "RandomizedBits.randomize",
         (swap("self.flip()", "False"),),
-        LAW_OF_SUMS,
+        NOISE_OF_SUMS,
     ),
     # counts and checks of protocols
     Target(
@@ -931,9 +939,9 @@ TARGETS: tuple[Target, ...] = (
         ),
         SILOS,
     ),
-    Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), LAW_OF_SUMS),
+    Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), NOISE_OF_SUMS),
     Target("protocols/contract.py", "random_level", (signs,), SUMS),
-    Target("protocols/sums.py", "ModularSum.combine", (checks,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "ModularSum.combine", (checks,), NOISE_OF_SUMS),
     Target("protocols/prefix_sums.py", "PrefixSums.movement", (signs,), PREFIX),
     Target("protocols/mechanism.py", "Releases.open", (checks, limits), MECHANISM),
     Target("protocols/mechanism.py", "PerRound.open", (checks,), MECHANISM),
@@ -1137,11 +1145,18 @@ TARGETS: tuple[Target, ...] = (
         "aggregation/masking_client.py",
         "MaskingClient._make_reveal",
         (checks,),
-        (*MASKING, *LYING),
+        (*MASKING, *MASKING_ATTACKS),
     ),
-    Target("aggregation/masking_client.py", "MaskingClient._make_keys", (checks,), LYING),
-    Target("aggregation/masking_client.py", "MaskingClient._make_seeds", (checks,), LYING),
-    Target("aggregation/masking_client.py", "MaskingClient._make_last_seeds", (checks,), LYING),
+    Target("aggregation/masking_client.py", "MaskingClient._make_keys", (checks,), MASKING_ATTACKS),
+    Target(
+        "aggregation/masking_client.py", "MaskingClient._make_seeds", (checks,), MASKING_ATTACKS
+    ),
+    Target(
+        "aggregation/masking_client.py",
+        "MaskingClient._make_last_seeds",
+        (checks,),
+        MASKING_ATTACKS,
+    ),
     Target(
         "aggregation/masking.py",
         "check_withstands",
@@ -1155,14 +1170,18 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/masking.py", "MaskingRound.decode", (checks,), COORDINATOR),
     Target("aggregation/announcements.py", "endorse_offer", (checks,), COORDINATOR),
     Target("aggregation/announcements.py", "_accepted", (checks,), COORDINATOR, ("pinned",)),
-    Target("aggregation/masking_client.py", "MaskingClient._make_accused", (checks,), LYING),
+    Target(
+        "aggregation/masking_client.py", "MaskingClient._make_accused", (checks,), MASKING_ATTACKS
+    ),
     Target(
         "aggregation/share_commitments.py", "ShareCommitments.decode", (checks,), SHARE_COMMITMENTS
     ),
     Target("aggregation/share_commitments.py", "Proof.decode", (checks,), SHARE_COMMITMENTS),
     Target("aggregation/share_commitments.py", "read_shares", (checks,), SHARE_COMMITMENTS),
-    Target("aggregation/masking_client.py", "MaskingClient._convict", (checks,), LYING),
-    Target("aggregation/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
+    Target("aggregation/masking_client.py", "MaskingClient._convict", (checks,), MASKING_ATTACKS),
+    Target(
+        "aggregation/masking_client.py", "MaskingClient._check_proof", (checks,), MASKING_ATTACKS
+    ),
     Target(
         "aggregation/masking_client.py",
         "MaskingClient._guilty",
@@ -1171,7 +1190,7 @@ TARGETS: tuple[Target, ...] = (
             swap("evidence.ciphertext(self._number) != ciphertext", "False"),
             swap("shares is None", "True"),
         ),
-        LYING,
+        MASKING_ATTACKS,
     ),
     Target("aggregation/masking_client.py", "MaskingClient._check_neighbours", (checks,), MASKING),
     Target("aggregation/masking_messages.py", "_read_reveal", (checks,), MASKING),
@@ -1758,15 +1777,15 @@ TARGETS: tuple[Target, ...] = (
         "protocols/statistic_sums.py",
         "SecureStatistic.randomize",
         (swap("_drawn(self.own)", "[0] * self.coordinates"),),
-        (*LAW_OF_SUMS, *STATISTICS),
+        (*NOISE_OF_SUMS, *STATISTICS),
     ),
     Target(
         "protocols/statistic_sums.py",
         "TwoServerStatistic.server_noise",
         (swap("_drawn(self.own)", "[0] * self.coordinates"),),
-        (*LAW_OF_SUMS, *STATISTICS),
+        (*NOISE_OF_SUMS, *STATISTICS),
     ),
-    Target("protocols/statistic_sums.py", "_drawn", (noise,), (*LAW_OF_SUMS, *STATISTICS)),
+    Target("protocols/statistic_sums.py", "_drawn", (noise,), (*NOISE_OF_SUMS, *STATISTICS)),
     Target("protocols/statistic_sums.py", "PrivateStatistic.__init__", (checks,), STATISTICS),
     Target(
         "protocols/statistic_sums.py",
@@ -1775,13 +1794,13 @@ TARGETS: tuple[Target, ...] = (
             swap("int(self._flip())", "0"),
             swap("int(HALF.flip())", "1"),
         ),
-        (*LAW_OF_SUMS, *STATISTICS),
+        (*NOISE_OF_SUMS, *STATISTICS),
     ),
     Target(
         "protocols/statistic_sums.py",
         "UnaryStatistic._flip",
         (swap("self.epsilon", "2 * self.epsilon"),),
-        (*LAW_OF_SUMS, *STATISTICS),
+        (*NOISE_OF_SUMS, *STATISTICS),
     ),
     Target("protocols/slice_mechanism.py", "SliceMechanism.__post_init__", (checks,), SLICES),
     Target(

@@ -1,6 +1,6 @@
 """Ways to break a function: each operator rewrites one node of its syntax tree at a time.
 
-They are the mistakes that would make a promise false without an error: less noise, noise kept, a
+They are the mistakes that would make a guarantee false without an error: less noise, noise kept, a
 check not made, a count off by one, one side of a maximum, a condition not handed on.
 """
 
@@ -89,7 +89,7 @@ def limits(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def checks(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """A refusal, or the call of a check, is left out."""
+    """A rejection, or the call of a check, is left out."""
     if isinstance(node, ast.If) and node.body and isinstance(node.body[-1], ast.Raise):
         changed = deepcopy(node)
         changed.test = ast.Constant(False)
@@ -120,7 +120,7 @@ def signs(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def conditions(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """What a promise rests on is not handed on."""
+    """What a guarantee rests on is not handed on."""
     if isinstance(node, ast.Call):
         for place, keyword in enumerate(node.keywords):
             if keyword.arg in CONDITIONS:

@@ -1,4 +1,6 @@
-"""Refusals: one line that names the value and what to do, raised before any randomness is spent."""
+"""Rejections: one line that names the value and what to do, raised before any randomness is
+spent.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def refusal(call: Callable[[], object]) -> str:
 
 @each_row("value", NOT_POSITIVE)
 @each_row("name", POSITIVE)
-def test_a_parameter_that_is_not_a_positive_number_is_refused(name: str, value: object) -> None:
+def test_a_parameter_that_is_not_a_positive_number_is_rejected(name: str, value: object) -> None:
     message = refusal(lambda: POSITIVE[name](value))
     assert message.startswith(f"{name} is ")
     assert str(value) in message
@@ -61,7 +63,7 @@ def test_a_parameter_that_is_not_a_positive_number_is_refused(name: str, value: 
 @each_row(
     "make", [lambda p: Polya(1, p), lambda p: PolyaDifference(1, p), lambda p: Binomial(5, p)]
 )
-def test_a_bias_outside_zero_to_one_is_refused(
+def test_a_bias_outside_zero_to_one_is_rejected(
     make: Callable[[Any], object], value: object
 ) -> None:
     message = refusal(lambda: make(value))
@@ -77,7 +79,7 @@ def test_a_certain_chance_is_no_beta(chance: Chance) -> None:
 @pytest.mark.parametrize(
     ("factor", "rate"), [(2, 0), (-1, 0), (1, -1), ("1", 0), (math.nan, 0), (1, math.inf)]
 )
-def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
+def test_a_chance_beyond_certainty_is_rejected(factor: Any, rate: Any) -> None:
     assert (
         "must be" in (message := refusal(lambda: Chance(factor, rate)))
         or "needs a factor" in message
@@ -86,7 +88,7 @@ def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
 
 @each_row("count", [0, -3, 2.5, math.nan, "two", None])
 @each_row("name", DISTRIBUTIONS)
-def test_a_share_count_below_one_is_refused(name: str, count: Any) -> None:
+def test_a_share_count_below_one_is_rejected(name: str, count: Any) -> None:
     message = refusal(lambda: DISTRIBUTIONS[name].share(count))
     assert message.startswith(f"shares is {count}: ")
     assert "at least one participant" in message
@@ -94,14 +96,14 @@ def test_a_share_count_below_one_is_refused(name: str, count: Any) -> None:
 
 @each_row("times", [0, -1, math.nan, math.inf, "two"])
 @each_row("name", DISTRIBUTIONS)
-def test_a_power_that_is_not_positive_is_refused(name: str, times: Any) -> None:
+def test_a_power_that_is_not_positive_is_rejected(name: str, times: Any) -> None:
     assert str(times) in refusal(lambda: DISTRIBUTIONS[name].power(times))
 
 
 @each_row("p", [0, 1, -0.1, 1.1, math.nan, math.inf, "0.5", None])
 @each_row("ask", ["quantile", "tail_quantile", "bound"])
 @each_row("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
-def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> None:
+def test_a_level_outside_zero_to_one_is_rejected(name: str, ask: str, p: Any) -> None:
     message = refusal(lambda: getattr(DISTRIBUTIONS[name], ask)(p))
     assert f"is {p}: must be a probability" in message
 
@@ -110,26 +112,26 @@ def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> 
     "p", [1 - Fraction(1, 10**30), Fraction(1, 10**400)], ids=["almost one", "almost zero"]
 )
 @pytest.mark.parametrize("ask", ["quantile", "tail_quantile", "bound"])
-def test_a_level_that_no_double_can_tell_from_an_end_is_refused(ask: str, p: Fraction) -> None:
+def test_a_level_that_no_double_can_tell_from_an_end_is_rejected(ask: str, p: Fraction) -> None:
     assert "in double precision" in refusal(lambda: getattr(DiscreteLaplace(10), ask)(p))
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "3"], ids=repr)
-def test_a_size_that_is_no_count_is_refused(size: Any) -> None:
+def test_a_size_that_is_no_count_is_rejected(size: Any) -> None:
     assert f"size is {size}:" in refusal(lambda: Skellam(3).draw(size))
 
 
 @pytest.mark.parametrize("modulus", [1, 0, -7, 2.5, "31"], ids=repr)
-def test_a_modulus_that_opens_nothing_is_refused(modulus: Any) -> None:
+def test_a_modulus_that_releases_nothing_is_rejected(modulus: Any) -> None:
     assert f"modulus is {modulus}:" in refusal(lambda: modular_pmf(Skellam(3), modulus))
 
 
 @pytest.mark.parametrize("failure", [0, 1, math.nan, -1e-9, "never"], ids=repr)
-def test_a_failure_probability_that_is_none_is_refused(failure: Any) -> None:
+def test_a_failure_probability_that_is_none_is_rejected(failure: Any) -> None:
     assert f"failure probability is {failure}:" in refusal(lambda: Skellam(3).room(failure))
 
 
-def test_a_modulus_too_small_is_refused() -> None:
+def test_a_modulus_too_small_is_rejected() -> None:
     assert "use at least" in refusal(lambda: wrap_probability(Skellam(3), 10, 5))
     assert "use at least" in refusal(lambda: DiscreteLaplace(300).wrap_chance(10, 5))
     assert "largest sum is -1" in refusal(lambda: wrap_probability(Skellam(3), -1, 5))
@@ -139,7 +141,7 @@ def test_a_modulus_too_small_is_refused() -> None:
     "probabilities",
     [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None],
 )
-def test_a_table_that_is_no_distribution_is_refused(probabilities: Any) -> None:
+def test_a_table_that_is_no_distribution_is_rejected(probabilities: Any) -> None:
     assert "sum to 1" in refusal(lambda: Table.of(0, probabilities))
 
 
@@ -150,5 +152,5 @@ def test_a_table_starts_at_a_whole_number() -> None:
 
 
 @pytest.mark.parametrize(("sigma", "n"), [(0, 2), (math.nan, 2), (1, 0), (1, 1.5), ("1", 2)])
-def test_a_divergence_of_nothing_is_refused(sigma: Any, n: Any) -> None:
+def test_a_divergence_of_nothing_is_rejected(sigma: Any, n: Any) -> None:
     assert "must be" in refusal(lambda: sum_divergence(sigma, n))

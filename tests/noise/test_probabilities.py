@@ -188,7 +188,7 @@ def test_a_beta_next_to_one_keeps_its_digits() -> None:
     assert Polya(1, 1 - Fraction(1, 10**12)).mean == pytest.approx(10**12 - 1, rel=1e-12)
 
 
-def test_a_polya_difference_too_wide_for_a_table_is_refused_with_a_way_out() -> None:
+def test_a_polya_difference_too_wide_for_a_table_is_rejected_with_a_way_out() -> None:
     with pytest.raises(
         ValueError, match=r"needs a table of [\d,]+ terms.*use a smaller precision, or Skellam"
     ):

@@ -64,7 +64,7 @@ def test_a_table_survives_json_exactly() -> None:
     assert np.array_equal(copy.probabilities, table.probabilities)
 
 
-def test_unknown_distributions_are_refused() -> None:
+def test_unknown_distributions_are_rejected() -> None:
     with pytest.raises(TacitError, match="known are"):
         distribution_from_dict({"law": "Cauchy"})
     with pytest.raises(TacitError, match="register"):

@@ -88,8 +88,8 @@ def test_shares_of_a_discrete_laplace_distribution_recompose_to_it() -> None:
 
 
 def test_drawn_shares_add_up() -> None:
-    """A hundred people draw, 3,000 times: the sum passes the battery of the whole distribution,
-    false alarm 1e-8.
+    """A hundred participants draw, 3,000 times: the sum passes the battery of the whole
+    distribution, false alarm 1e-8.
     """
     from tests.noise.battery import suspicions
 
@@ -117,7 +117,7 @@ def test_the_shares_that_devices_draw_add_up(scale: Fraction, shares: int) -> No
     assert suspicions(sums, DiscreteLaplace(scale).share(shares + 1).power(shares))
 
 
-def test_binomial_bits_that_do_not_divide_are_refused_with_a_remedy() -> None:
+def test_binomial_bits_that_do_not_divide_are_rejected_with_a_remedy() -> None:
     with pytest.raises(
         ValueError, match="62 bits do not divide that way; give everyone 21 or change"
     ) as caught:

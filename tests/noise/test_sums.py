@@ -149,7 +149,7 @@ def test_a_distribution_says_how_much_room_it_needs(distribution: NoiseDistribut
     assert distribution.wrap_chance(130, 132) > 0.1
 
 
-def test_a_modulus_below_the_sum_is_refused_with_one_that_holds_the_noise() -> None:
+def test_a_modulus_below_the_sum_is_rejected_with_one_that_holds_the_noise() -> None:
     with pytest.raises(
         ValueError, match=r"modulus 10 is too small for sums up to 10: use at least \d+"
     ) as caught:
@@ -169,7 +169,7 @@ def test_a_table_cannot_be_changed_nor_drawn_from() -> None:
         distribution.draw()
 
 
-def test_sums_too_long_for_a_table_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_too_long_for_a_table_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "LARGEST_WINDOW", 1000)
     with pytest.raises(ValueError, match=r"spreads over .* integers, more than a table of 1,000"):
         convolve(DiscreteLaplace(100), DiscreteLaplace(1))

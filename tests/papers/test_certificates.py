@@ -207,13 +207,13 @@ def test_counted_roundings_cover_the_true_error_of_a_tilted_product(tilt: float)
     assert np.count_nonzero(with_zero.values >= count_ratios.SMALLEST_TRUSTED) > 1000
 
 
-def test_a_count_that_no_tilt_sees_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_no_tilt_sees_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(count_ratios, "_tilts", lambda _distribution, _users: [0.0])
     with pytest.raises(TacitError, match="beyond every tilt"):
         tilted_ratio(PureShuffleParameters(256, 1, *DESIGN), [0])
 
 
-def test_more_bits_than_double_precision_can_hold_are_refused() -> None:
+def test_more_bits_than_double_precision_can_hold_are_rejected() -> None:
     with pytest.raises(TacitError, match="Cut the batch into groups"):
         certify(PureShuffleParameters(10**6, 1, *DESIGN))
 
@@ -238,7 +238,7 @@ def test_beyond_1024_users_only_extreme_ks_are_claimed() -> None:
     assert certificate.ks_checked == (0, 513, 1025)
 
 
-def test_other_precisions_are_refused() -> None:
+def test_other_precisions_are_rejected() -> None:
     with pytest.raises(TacitError, match="precision is 2"):
         certify(PureShuffleParameters(4, 2, *DESIGN))
 
@@ -254,7 +254,7 @@ def test_other_precisions_are_refused() -> None:
         ("mixture", 1),
     ],
 )
-def test_impossible_parameters_are_refused(field: str, value: int) -> None:
+def test_impossible_parameters_are_rejected(field: str, value: int) -> None:
     with pytest.raises(TacitError, match=field):
         replace(TINY[0], **{field: value})  # type: ignore[arg-type]
 
@@ -275,13 +275,13 @@ def test_search_finds_certified_parameters(users: int, epsilon: float) -> None:
     )
 
 
-def test_search_refuses_what_it_cannot_find(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_rejects_what_it_cannot_find(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "tilted_ratio", lambda _parameters, _ks: Fraction(3))
     with pytest.raises(TacitError, match="larger batch or a larger epsilon"):
         search(2, 1)
 
 
-def test_noise_too_small_to_enclose_is_refused() -> None:
+def test_noise_too_small_to_enclose_is_rejected() -> None:
     with pytest.raises(TacitError, match="noise_epsilon is 1e-06"):
         certify(replace(TINY[1], noise_epsilon=Fraction(1, 10**6)))
 
@@ -368,7 +368,7 @@ def test_groups_hold_everyone_once_and_one_more_than_is_certified(users: int) ->
 
 
 @pytest.mark.parametrize("ask", [lookup, groups])
-def test_an_epsilon_below_the_table_is_refused(ask: object) -> None:
+def test_an_epsilon_below_the_table_is_rejected(ask: object) -> None:
     assert callable(ask)
     with pytest.raises(TacitError, match=r"epsilon is 0\.05: must be at least 0\.1, the"):
         ask(64, 0.05)

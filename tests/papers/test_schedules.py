@@ -1,4 +1,6 @@
-"""Schedules side by side: what each promises a person, what decides it, and how often it speaks."""
+"""Schedules side by side: what each guarantees a participant, what decides it, and how often it
+speaks.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from tacit.privacy import GaussianLoss, View
 SMALL = PROBLEM.changed(silos=3, dimension=3, actions=4, horizon=60, sync=10)
 
 
-def test_every_schedule_but_the_refuted_one_promises_a_person_the_target(tmp_path: Path) -> None:
+def test_every_schedule_but_the_refuted_one_guarantees_a_participant_the_target(
+    tmp_path: Path,
+) -> None:
     found = {one.name: one for one in compared(SMALL, runs=2, seed=1)}
     assert found[REFUTED].guarantee is None
     for name, one in found.items():
@@ -53,8 +57,8 @@ def test_the_private_schedule_has_noise_for_as_many_releases_as_there_are_rounds
 
 @pytest.mark.parametrize("name", [PRIVATE, REFUTED])
 def test_the_private_schedule_reads_nothing_but_private_sums(name: str) -> None:
-    """Other people whose sums look the same through the noise are met with the same decision; the
-    refuted rule tells them apart.
+    """Other participants whose sums look the same through the noise are met with the same decision;
+    the refuted rule tells them apart.
     """
     sums = private_sums(SMALL, SMALL.horizon)
     decided = []

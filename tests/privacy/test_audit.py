@@ -154,7 +154,7 @@ def test_false_alarms_are_rarer_than_stated() -> None:
     assert alarms <= 35
 
 
-def test_what_cannot_be_audited_is_refused() -> None:
+def test_what_cannot_be_audited_is_rejected() -> None:
     noisy = additive(DiscreteLaplace(1), 11)
     for samples in (0, 99, 1e12):
         with pytest.raises(TacitError, match="samples is"):

@@ -252,7 +252,7 @@ def test_one_bit_from_each_of_many_users_is_enough() -> None:
     assert hockey_stick(found.distribution, 1, 1.0) <= 1e-5
 
 
-def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
+def test_too_few_bits_are_rejected_with_the_number_that_would_do() -> None:
     with pytest.raises(TacitError, match="use at least 7"):
         calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=10, bits=NoiseBits(per_user=3))
 
@@ -349,7 +349,7 @@ def test_very_many_bits_are_the_least_but_for_a_part_in_ten_million() -> None:
     ("epsilon", "delta", "times", "users"),
     [(0.5, 1e-2, 3, 60), (1.0, 1e-6, 2, 400), (9, 1e-6, 3, 9)],
 )
-def test_shares_for_returning_people_are_those_that_a_protocol_takes(
+def test_shares_for_returning_participants_are_those_that_a_protocol_takes(
     epsilon: float, delta: float, times: int, users: int
 ) -> None:
     """Each round pays for being only close to one draw."""
@@ -391,7 +391,7 @@ def test_paper_methods_report_what_they_truly_give() -> None:
     assert wrong.guarantee.arithmetic is Arithmetic.IDEAL
 
 
-def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
+def test_what_cannot_be_calibrated_is_rejected_with_a_remedy() -> None:
     target = ApproximateDP(1.0, 1e-5)
     refusals: list[tuple[str, dict[str, object]]] = [
         ("one of binomial", {"kind": "laplace"}),
@@ -506,7 +506,9 @@ def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
 
 
 @pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
-def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(kind: str) -> None:
+def test_shares_guarantee_nothing_of_one_message_or_of_people_who_take_them_along(
+    kind: str,
+) -> None:
     for about, message in (
         ({"view": View.MESSAGE}, "who sees each share alone"),
         ({"view": View.OTHER_SERVER}, "who sees each share alone"),
@@ -520,13 +522,13 @@ def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(
     assert calibrate(kind, 1, shuffled, users=2).guarantee.view is View.SHUFFLED
 
 
-def test_a_printed_skellam_bound_that_no_variance_meets_is_refused() -> None:
+def test_a_printed_skellam_bound_that_no_variance_meets_is_rejected() -> None:
     """At orders up to 512 a delta of 10^-100 alone costs an epsilon of 0.44."""
     with pytest.raises(TacitError, match="no amount of this noise"):
         calibrate("skellam", 1, ApproximateDP(0.1, 1e-100), constants="paper")
 
 
 @pytest.mark.parametrize("participations", [1, 3])
-def test_noise_that_promises_nothing_at_a_delta_says_so(participations: int) -> None:
+def test_noise_that_guarantees_nothing_at_a_delta_says_so(participations: int) -> None:
     with pytest.raises(TacitError, match=r"gives no guarantee at delta 1e-06: give a larger"):
         privacy_of(Binomial(3), 1, 1e-6, participations=participations)

@@ -79,6 +79,6 @@ def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
         SecureSum(64, 8, distribution, target)
 
 
-def test_a_round_of_one_hides_the_person_by_their_own_share() -> None:
+def test_a_round_of_one_hides_the_participant_by_their_own_share() -> None:
     assert ThreatModel().honest(1) == 1
     assert ThreatModel().honest(2) == 1

@@ -1,4 +1,4 @@
-"""Several batches: exact composition, returning users, and an odometer that refuses."""
+"""Several batches: exact composition, returning users, and an odometer that rejects."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def product_delta(
     [Binomial(9, 0.2), Binomial(14, 0.35), Table.of(0, np.array([0.1, 0.2, 0.4, 0.3]))],
     ids=repr,
 )
-def test_a_person_may_raise_one_batch_and_lower_another(distribution: NoiseDistribution) -> None:
+def test_a_participant_may_raise_one_batch_and_lower_another(
+    distribution: NoiseDistribution,
+) -> None:
     """Two-fold composition of an asymmetric distribution dominates every combination of signs, by
     enumeration.
     """
@@ -283,7 +285,9 @@ def test_binomial_noise_has_no_renyi_accounting_but_exact_accounting() -> None:
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_the_odometer_accumulates_and_refuses_and_a_refusal_changes_nothing(adaptive: bool) -> None:
+def test_the_odometer_accumulates_and_rejects_and_a_rejection_changes_nothing(
+    adaptive: bool,
+) -> None:
     meter = Odometer(ApproximateDP(1.0, 1e-5), adaptive=adaptive)
     assert meter.spent().epsilon == 0.0
     readings = []
@@ -333,7 +337,7 @@ def test_the_adaptive_odometer_is_a_filter_at_one_order_fixed_beforehand() -> No
     assert meter.spent().epsilon == pytest.approx(converted)
 
 
-def test_the_odometer_refuses_what_it_cannot_account_for() -> None:
+def test_the_odometer_rejects_what_it_cannot_account_for() -> None:
     adaptive, fixed = (
         Odometer(ApproximateDP(1.0, 1e-5)),
         Odometer(ApproximateDP(1.0, 1e-5), adaptive=False),

@@ -1,4 +1,4 @@
-"""Missing shares: what is truly left of a guarantee, and shares set so that the promised one
+"""Missing shares: what is truly left of a guarantee, and shares set so that the guaranteed one
 holds.
 """
 

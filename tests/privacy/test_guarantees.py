@@ -93,7 +93,7 @@ def test_every_epsilon_prints(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("value", [1.0004, 0.33333, 2.00001, 1.00001e-5, 699.994, 1 + 1e-11])
-def test_no_printed_number_is_below_the_promise(value: float) -> None:
+def test_no_printed_number_is_below_the_guarantee(value: float) -> None:
     promise = ApproximateDP(value, 1.00001e-5)
     epsilon, delta = (float(number) for number in promise.short[1:-4].split(", "))
     assert value <= epsilon < 1.001 * value
@@ -323,7 +323,7 @@ def test_composition_adds_up_in_each_kind() -> None:
     assert curve.repeat(3).renyi(2.5) == pytest.approx(0.9)
 
 
-def test_composition_refuses_what_it_cannot_add() -> None:
+def test_composition_rejects_what_it_cannot_add() -> None:
     with pytest.raises(TacitError, match="nothing to compose"):
         compose([])
     with pytest.raises(TacitError, match="different neighbours or views"):

@@ -403,7 +403,7 @@ def test_losses_too_large_for_e_to_the_minus_loss_are_still_resolved() -> None:
             assert bool(delta <= 1e-5) is holds
 
 
-def test_extreme_widths_are_refused_where_integers_lose_digits() -> None:
+def test_extreme_widths_are_rejected_where_integers_lose_digits() -> None:
     with pytest.raises(TacitError, match="lose digits"):
         privacy_loss(DiscreteGaussian(1e15), 1)
     with pytest.raises(TacitError, match="lose digits"):
@@ -461,7 +461,7 @@ def test_renyi_of_skellam_is_a_direct_sum_and_below_its_proven_bound(order: int)
         assert found <= skellam_renyi(variance, shift, 1, order)
 
 
-def test_renyi_is_infinite_where_a_loss_is_and_refuses_orders_up_to_one() -> None:
+def test_renyi_is_infinite_where_a_loss_is_and_rejects_orders_up_to_one() -> None:
     assert math.isinf(privacy_loss(Binomial(100), 1).renyi(2))
     for order in (1, 0.5, math.nan, math.inf):
         with pytest.raises(TacitError, match="order"):

@@ -1,4 +1,4 @@
-"""Several participations: what is promised of them, against what they add up to."""
+"""Several participations: what is guaranteed of them, against what they add up to."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ STEP = 2e-4  # losses are rounded down to multiples of it, so that sums are belo
 
 
 def delta_below(distributions: list[tuple[NoiseDistribution, int]], epsilon: float) -> float:
-    """A number below the true δ of a person who is in a round of each of these noises, moved so
-    far, always in the direction of larger sums: losses rounded down and multiplied out.
+    """A number below the true δ of a participant who is in a round of each of these noises, moved
+    so far, always in the direction of larger sums: losses rounded down and multiplied out.
     """
     size, offset = 1 << 18, 0
     spectrum = np.ones(size // 2 + 1, complex)
@@ -66,7 +66,7 @@ def delta_below(distributions: list[tuple[NoiseDistribution, int]], epsilon: flo
         (6.0, 1e-5, 3, 2),
     ],
 )
-def test_calibrated_noise_keeps_its_promise_and_wastes_little(
+def test_calibrated_noise_keeps_its_guarantee_and_wastes_little(
     kind: str, epsilon: float, delta: float, times: int, moved: int
 ) -> None:
     target = ApproximateDP(epsilon, delta, participations=times)
@@ -77,7 +77,7 @@ def test_calibrated_noise_keeps_its_promise_and_wastes_little(
         assert true > 0.5 * delta
 
 
-def test_rounds_of_different_noise_and_levels_keep_one_promise() -> None:
+def test_rounds_of_different_noise_and_levels_keep_one_guarantee() -> None:
     target = ApproximateDP(1.0, 1e-5, participations=3)
     rounds = [
         (calibrate(kind, moved, target).integer_distribution, moved)
@@ -171,7 +171,7 @@ def test_noise_that_is_only_close_to_a_distribution_is_compared_as_what_it_may_b
 
 
 @pytest.mark.parametrize("apart", [0.6, 1.0, 800.0, math.inf])
-def test_noise_that_is_nothing_like_its_distribution_is_refused(apart: float) -> None:
+def test_noise_that_is_nothing_like_its_distribution_is_rejected(apart: float) -> None:
     target = ApproximateDP(1.0, 1e-6, participations=3)
     with pytest.raises(TacitError, match="no such guarantee at any epsilon"):
         checked_target(Skellam(400), 1, target, View.OPENED_SUM, apart=apart)
@@ -217,7 +217,7 @@ def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
         assert epsilon_of(distribution, 1, target) == pytest.approx(min(ways), rel=1e-9)
 
 
-def test_the_way_is_named_where_a_promise_is_made() -> None:
+def test_the_way_is_named_where_a_guarantee_is_made() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=5)
     distribution = calibrate("skellam", 3, target).integer_distribution
     stated = checked_target(distribution, 3, target, View.OPENED_SUM, CompleteGroups())
@@ -234,7 +234,7 @@ def test_the_way_is_named_where_a_promise_is_made() -> None:
     assert pure.assumptions == frozenset()
 
 
-def test_what_tells_all_is_paid_for_or_refused() -> None:
+def test_what_tells_all_is_paid_for_or_rejected() -> None:
     target = ApproximateDP(1.0, 1e-3, participations=4)
     dropped, _ = split_delta(target)
     small = Direction.of(np.array([0.05, -0.05]), np.array([0.5, 0.4999]), 0.9 * dropped)

@@ -114,7 +114,7 @@ def test_numbers_of_clones_that_are_left_out_count_as_lost() -> None:
     assert Clones(1.0, 100_000).delta(0.99) > 0
 
 
-def test_more_people_hide_better() -> None:
+def test_more_participants_hide_better() -> None:
     participants = [
         Clones(1.0, users).epsilon(1e-6) for users in (1, 10, 100, 10_000, 10**6, 10**8)
     ]
@@ -142,7 +142,7 @@ def test_grouping_numbers_of_clones_only_adds(monkeypatch: pytest.MonkeyPatch) -
     assert wide.delta(0.005) <= Clones(0.7, 1_900_000).delta(0.005)
 
 
-def test_what_cannot_be_amplified_is_refused() -> None:
+def test_what_cannot_be_amplified_is_rejected() -> None:
     with pytest.raises(TacitError, match="epsilon0 is 0"):
         Clones(0.0, 10)
     with pytest.raises(TacitError, match="must be at most"):
@@ -163,7 +163,7 @@ def test_what_cannot_be_amplified_is_refused() -> None:
 
 
 def shuffled_distribution(messages: list[npt.NDArray[np.float64]]) -> dict[tuple[int, ...], float]:
-    """The distribution of how many sent each of three messages, person by person."""
+    """The distribution of how many sent each of three messages, participant by participant."""
     distribution: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}
     for one in messages:
         longer: dict[tuple[int, ...], float] = {}
@@ -202,7 +202,7 @@ def test_clones_bound_three_valued_randomizers_by_brute_force(epsilon0: float) -
 def test_no_epsilon_is_too_small_where_the_unlikelier_answer_is_below_rounding(
     epsilon0: float,
 ) -> None:
-    """One person alone: (e^ε₀ - e^ε) / (1 + e^ε₀) = δ at ε = ε₀ + ln(1 - δ (1 + e^-ε₀))."""
+    """One participant alone: (e^ε₀ - e^ε) / (1 + e^ε₀) = δ at ε = ε₀ + ln(1 - δ (1 + e^-ε₀))."""
     for delta in (0.5, 1e-3, 1e-9):
         true = epsilon0 + math.log1p(-delta * (1 + math.exp(-epsilon0)))
         for found in (Clones(epsilon0, 1), RandomizedResponse(epsilon0, 1)):

@@ -84,7 +84,7 @@ def test_linf_is_never_below_any_movement_and_meets_the_largest(
             assert loss.delta(epsilon) <= truth * 1.02 + 1e-9
 
 
-def test_linf_refuses_a_distribution_whose_worst_shift_is_unknown() -> None:
+def test_linf_rejects_a_distribution_whose_worst_shift_is_unknown() -> None:
     with pytest.raises(TacitError, match="not log-concave"):
         linf_loss(Table.of(0, np.array([0.5, 0.0, 0.5])), 1, 2)
 
@@ -224,7 +224,7 @@ def test_the_skellam_bound_is_above_the_exact_divergence(
     ) * (1 - 1e-9)
 
 
-def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_refused() -> None:
+def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_rejected() -> None:
     assert l2_guarantee(Gaussian(3.0), 2.0, 50, 1e-5).epsilon == GaussianLoss(3.0, 2.0).epsilon(
         1e-5
     )
@@ -235,8 +235,8 @@ def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_refused() -> None:
 
 
 def two_releases(distribution: NoiseDistribution, epsilon: float) -> float:
-    """δ of two releases of four integers, in each of which a person moves one number by 2 or all
-    four by 1; which of it they do in the second depends on what was released in the first.
+    """δ of two releases of four integers, in each of which a participant moves one number by 2 or
+    all four by 1; which of it they do in the second depends on what was released in the first.
     """
     single, spread = (
         privacy_loss(distribution, 2).directions[0],
@@ -263,7 +263,7 @@ def two_releases(distribution: NoiseDistribution, epsilon: float) -> float:
     )
 
 
-def test_a_second_movement_may_depend_on_what_the_first_one_opened() -> None:
+def test_a_second_movement_may_depend_on_what_the_first_one_released() -> None:
     distribution, delta = DiscreteGaussian(1.0), 0.01
     fixed = l2_guarantee(distribution, math.sqrt(8), 8, delta)
     assert two_releases(distribution, fixed.epsilon) > 1.04 * delta

@@ -60,8 +60,8 @@ SAYS = math.e / (1 + math.e)  # the probability that a bit is told truly at epsi
 
 
 def claiming(build: Callable[[float], SumProtocol]) -> Callable[[float], SumProtocol]:
-    """`build(factor)`, which makes noise of that width under a promise that it earns, under the
-    promise of the full width: what no constructor would make.
+    """`build(factor)`, which makes noise of that width under a guarantee that it earns, under the
+    guarantee of the full width: what no constructor would make.
     """
 
     def made(factor: float) -> SumProtocol:
@@ -169,7 +169,7 @@ def pure(factor: float) -> SumProtocol:
 @dataclass(frozen=True)
 class Example:
     """`build(1.0)` is the protocol as calibrated, `build(0.5)` has noise of half the width under
-    the same promise.
+    the same guarantee.
 
     `share` is the distribution of what one participant adds, written down a second time, and
     `adding` is how many of them are in what is seen (0: all who report).

@@ -1,4 +1,4 @@
-"""Sums of vectors in a ball: what one person can move, what noise hides, what is refused."""
+"""Sums of vectors in a ball: what one participant can move, what noise hides, what is rejected."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def promised(protocol: BallSum) -> ApproximateDP:
 
 
 def hidden(protocol: BallSum) -> Any:
-    """The noise that hides a person from whoever looks: all of it, or one message's, or that of all
-    but one who takes their own share off.
+    """The noise that hides a participant from the adversary: all of it, or one message's, or that
+    of all but one who takes their own share off.
     """
     if isinstance(protocol, SecureBall):
         return protocol.distribution.sum_of_shares(protocol.participants - 1)
@@ -105,8 +105,8 @@ def test_shares_that_do_not_divide_are_accounted_for_as_such() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_come_back_as_they_went_in_but_for_the_stated_error(kind: type[BallSum]) -> None:
-    """20 people, 300 rounds: means within five, variances within a fifth of what is stated; the
-    false-alarm rate is below 1e-5.
+    """20 participants, 300 rounds: means within five, variances within a fifth of what is stated;
+    the false-alarm rate is below 1e-5.
     """
     rng = np.random.default_rng(2)
     protocol = kind(20, 3, 2.0, TARGETS[2])
@@ -132,7 +132,7 @@ def test_views_and_assumptions_state_the_threat_model() -> None:
         assert promised(kind(20, 3, 1.0, TARGETS[0])).arithmetic is Arithmetic.EXACT
 
 
-def test_returning_people_get_more_noise() -> None:
+def test_returning_participants_get_more_noise() -> None:
     once, often = (
         CentralBall(20, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=times)) for times in (1, 4)
     )
@@ -161,7 +161,7 @@ def test_each_share_of_a_number_alone_is_uniform() -> None:
         assert stats.kstest(column, "uniform").pvalue > UNSEEDED
 
 
-def test_vectors_beyond_the_ball_and_other_sizes_are_refused() -> None:
+def test_vectors_beyond_the_ball_and_other_sizes_are_rejected() -> None:
     protocol = SecureBall(4, 3, 1.0, TARGETS[0])
     with pytest.raises(TacitError, match=r"is 1.1 long, beyond 1: shrink it"):
         protocol.randomize([1.1, 0.0, 0.0])

@@ -120,7 +120,7 @@ class PooledNoise(Outside):
 
 
 class CachedNoise(Outside):
-    """The same answer whenever the same person is asked."""
+    """The same answer whenever the same participant is asked."""
 
     @lru_cache  # noqa: B019
     def randomize(self, x: float) -> int:
@@ -181,7 +181,7 @@ def test_what_is_outside_and_sound_passes() -> None:
     assert check_declared(Outside()) is True
 
 
-def test_without_noise_and_a_claim_of_a_thousandth_is_refused() -> None:
+def test_without_noise_and_a_claim_of_a_thousandth_is_rejected() -> None:
     protocol = NoNoise(epsilon=0.001)
     with pytest.raises(TacitError, match=r"is 1 at epsilon = 0\.001 .* declared is 0 "):
         recompute(protocol)
@@ -205,7 +205,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda kind: kind.__name__)
-def test_each_fault_of_a_device_is_refused(fault: type[Outside]) -> None:
+def test_each_fault_of_a_device_is_rejected(fault: type[Outside]) -> None:
     with pytest.raises(TacitError, match=FAULTS[fault]):
         sample(fault(), 15_000)
 

@@ -339,7 +339,7 @@ def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, .
         (SECURE, "discrete-gaussian", "square-root"),
     ],
 )
-def test_a_persons_worst_case_is_that_of_all_ways_to_come(
+def test_a_participants_worst_case_is_that_of_all_ways_to_come(
     trust: TrustModel, noise: Noise, kind: Kind, visits: int, eager: bool
 ) -> None:
     """Brute force: every choice of two of three batches, every place in every silo, every record
@@ -388,7 +388,7 @@ def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
         assert worst == pytest.approx(protocol.movement, rel=1e-7)
 
 
-def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
+def test_rounding_is_counted_once_for_every_silo_that_a_participant_visits() -> None:
     """One record in each of two silos, at the edge of rounding, moves a released number by two
     units more than the records do.
     """
@@ -441,7 +441,9 @@ def test_rounding_in_a_row_is_charged_for_every_silo_visited_in_its_batches(
 
 
 def test_silos_alone_are_charged_apart_where_rounding_outweighs_a_record() -> None:
-    """At one silo a person moves two rows, at two silos three; on a fine grid one silo is worse."""
+    """At one silo a participant moves two rows, at two silos three; on a fine grid one silo is
+    worse.
+    """
     about = (factorize("tree", 2), 2, 4)
     how: tuple[TrustModel, Noise] = (SILO, "discrete-gaussian")
     presence = Presence(batches=2)
@@ -487,7 +489,7 @@ def test_noise_that_is_nearly_gaussian_is_so_in_every_number_that_one_person_mov
     assert (loss.coordinates, loss.shares) == (numbers, shares)
 
 
-def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() -> None:
+def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_released() -> None:
     """At so large an ε that it shows; where it is more than was set aside, no noise is enough."""
     target = ApproximateDP(20.0, 1e-5)
     about = (factorize("tree", 2), 20, 3, 1.5)
@@ -547,7 +549,7 @@ def test_assumptions_count_dishonest_silos_and_visits() -> None:
     )
 
 
-def test_more_visits_never_promise_more() -> None:
+def test_more_visits_never_guarantee_more() -> None:
     for trust, noise in (
         (SECURE, "discrete-gaussian"),
         (SILO, "discrete-gaussian"),
@@ -588,7 +590,7 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
     assert large.rounding_overhead < 0.01
 
 
-def test_sums_that_would_wrap_around_are_refused() -> None:
+def test_sums_that_would_wrap_around_are_rejected() -> None:
     with pytest.raises(TacitError, match="do not fit a modulus of 64 bits"):
         PrefixSums(
             factorize("tree", 64),
@@ -632,7 +634,7 @@ def test_shares_for_all_but_one_hold_when_one_silo_takes_its_share_off() -> None
         build("tree", SECURE, "discrete-gaussian", corrupt=20)
 
 
-def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
+def test_missing_silos_other_sizes_and_extra_steps_are_rejected() -> None:
     protocol = build("tree", SECURE, "discrete-gaussian", steps=1)
     encoder = protocol.encoder(np.random.default_rng(0))
     with pytest.raises(TacitError, match="same dimension"):
@@ -651,7 +653,7 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> None:
+def test_a_step_whose_predecessors_were_not_released_is_rejected(kind: Kind) -> None:
     releases = Releases(build(kind, SECURE, "discrete-gaussian"))
     rng = np.random.default_rng(0)
     with pytest.raises(TacitError, match="synchronisation 1 was never released"):
@@ -716,7 +718,7 @@ def test_continuous_noise_of_silos_has_no_exact_distribution() -> None:
         step_of(Releases(build("tree", SILO, "gaussian")), 0).view_distribution(0, 20)
 
 
-def test_combinations_without_a_guarantee_are_refused() -> None:
+def test_combinations_without_a_guarantee_are_rejected() -> None:
     with pytest.raises(TacitError, match="must be one of"):
         build("tree", SECURE, "gaussian")
     with pytest.raises(TacitError, match="weighted by the coefficients"):
@@ -762,10 +764,10 @@ def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None
     assert bits * 2 + sums.form(1).bits * 2 == sums.bits_per_silo
 
 
-def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
+def test_what_is_shuffled_keeps_the_guarantee_that_is_printed() -> None:
     """δ from the distribution of the ones that silos send: one silo's ones counted from its own
     messages,
-    all honest silos' by adding up, a person's whole movement composed exactly over both steps.
+    all honest silos' by adding up, a participant's whole movement composed exactly over both steps.
     """
     target = ApproximateDP(2.0, 0.05)
     about = (factorize("tree", 2), 4, 3, 1.5)
@@ -776,7 +778,7 @@ def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
     noise_bits = form.bits - 2 * most
     sent = [int(sums.encoder().randomize(np.full(3, 2.0))[0].sum()) for _ in range(250)]
     assert follows(np.array(sent) - 2 * most, Binomial(noise_bits)) > 1e-9
-    honest = Binomial(3 * noise_bits)  # the fourth silo's ones are known to whoever looks
+    honest = Binomial(3 * noise_bits)  # the fourth silo's ones are known to the adversary
     guarantee = sums.guarantee(0.05)
     for direction in ([1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [2.0, 1.0, 0.0]):
         moved = 1.5 * np.array(direction) / np.linalg.norm(direction)
@@ -809,13 +811,13 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
     assert sums.bits_per_silo == 2 * 3 * 64 * form.count
 
 
-def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None:
+def test_a_message_of_too_many_bits_is_rejected_before_anything_is_sent() -> None:
     sums = sdp_fedlinucb_vec(SilosProblem.of(silos=20, horizon=2000)).sums
     with pytest.raises(TacitError, match="bits, too large to send: use secagg-fedlinucb"):
         sums.encoder()
 
 
-def test_more_people_than_were_said_do_not_fit_the_bits() -> None:
+def test_more_participants_than_were_said_do_not_fit_the_bits() -> None:
     sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, SHUFFLER, "binomial", 3.0, 64)
     with pytest.raises(TacitError, match="records per silo"):
         sums.encoder().randomize(np.full(2, 1e4))

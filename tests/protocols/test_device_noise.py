@@ -48,7 +48,7 @@ class Path:
     centre: int = 0
 
     def sample(self) -> Integers:
-        """People × steps × numbers."""
+        """Participants × steps × numbers."""
         return np.array([self.noise() for _ in range(PEOPLE)])
 
 

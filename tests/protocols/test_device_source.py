@@ -78,7 +78,7 @@ def test_messages_are_made_of_the_operating_systems_randomness_alone(name: str) 
 
 @EACH
 def test_a_message_owes_nothing_to_what_was_drawn_for_others(name: str) -> None:
-    """One protocol serves many people and arms: noise that it kept would be told twice."""
+    """One protocol serves many participants and arms: noise that it kept would be told twice."""
     expected = everyone(name, CASES[name].build(), "mine")
     for others in range(3):
         protocol = CASES[name].build()

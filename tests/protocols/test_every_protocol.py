@@ -1,5 +1,5 @@
 """What holds for every protocol, whatever is reported: one distribution on every path, the one
-that it states; refusals; the promise on what it says.
+that it states; rejections; the guarantee on what it says.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_devices_have_the_distribution_of_the_simulation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is not None])
-def test_devices_have_the_distribution_of_what_is_opened(name: str) -> None:
+def test_devices_have_the_distribution_of_what_is_released(name: str) -> None:
     """What is seen of 400 rounds of exact draws against `released_distribution`; false-alarm rate
     1e-9."""
     distribution = released_distribution(name, CASES[name].build())
@@ -109,7 +109,7 @@ def test_devices_have_the_distribution_of_what_is_opened(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name, e in EXAMPLES.items() if e.noisy and CASES[name].seen is not None]
 )
-def test_the_distribution_of_what_is_opened_would_notice_half_the_noise(name: str) -> None:
+def test_the_distribution_of_what_is_released_would_notice_half_the_noise(name: str) -> None:
     distribution = released_distribution(name, EXAMPLES[name].build(0.5))
     _, seen = rounds_of_devices(name)
     assert follows(seen, distribution) < UNSEEDED
@@ -143,7 +143,7 @@ def test_a_protocol_without_an_exact_distribution_says_so(name: str) -> None:
 
 
 @EACH
-def test_wrong_numbers_of_reports_are_refused_and_nothing_is_opened(name: str) -> None:
+def test_wrong_numbers_of_reports_are_rejected_and_nothing_is_opened(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
     messages, released, _ = live(case.build(), case.reports)

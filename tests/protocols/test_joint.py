@@ -1,5 +1,5 @@
-"""Two metrics of the same people: one guarantee for both, from the joint distribution of what is
-seen."""
+"""Two metrics of the same participants: one guarantee for both, from the joint distribution of what
+is seen."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def joint(trust: str, target: Any, metrics: int = 2) -> JointSums:
 
 
 def views(part: SumProtocol) -> tuple[Floats, Floats]:
-    """What is certain to hide one metric, of a person at the lowest level and at the highest, as
-    far as a transform resolves it.
+    """What is certain to hide one metric, of a participant at the lowest level and at the highest,
+    as far as a transform resolves it.
     """
     distributions = [part.view_distribution(total, part.honest) for total in (0, part.precision)]
     ends = [distribution.support for distribution in distributions]
@@ -68,14 +68,16 @@ def views(part: SumProtocol) -> tuple[Floats, Floats]:
 
 
 def joint_loss(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> float:
-    """The largest log ratio of joint probabilities when both answers of a person are replaced."""
+    """The largest log ratio of joint probabilities when both answers of a participant are
+    replaced.
+    """
     ratio = np.log(np.outer(one[0], other[0])) - np.log(np.outer(one[1], other[1]))
     return float(np.abs(ratio).max())
 
 
 @pytest.mark.parametrize("trust", TRUST)
 @pytest.mark.parametrize("participations", [1, 3])
-def test_both_answers_of_a_person_replaced_together_cost_epsilon(
+def test_both_answers_of_a_participant_replaced_together_cost_epsilon(
     trust: str, participations: int
 ) -> None:
     """From the joint distribution of what is seen: not more, and no noise is wasted."""
@@ -90,7 +92,7 @@ def test_both_answers_of_a_person_replaced_together_cost_epsilon(
 
 
 @pytest.mark.parametrize("trust", TRUST)
-def test_one_metric_with_noise_for_one_alone_would_break_the_promise(trust: str) -> None:
+def test_one_metric_with_noise_for_one_alone_would_break_the_guarantee(trust: str) -> None:
     """The computation above sees it, whichever metric is the weak one."""
     make, how = TRUST[trust]
     good = views(joint(trust, PureDP(0.9)).part)
@@ -99,7 +101,7 @@ def test_one_metric_with_noise_for_one_alone_would_break_the_promise(trust: str)
     assert joint_loss(weak, good) > 0.9 * 1.3
 
 
-def test_an_approximate_promise_holds_for_both_metrics_together() -> None:
+def test_an_approximate_guarantee_holds_for_both_metrics_together() -> None:
     """δ of the joint distribution, both answers replaced together, in both directions."""
     target = ApproximateDP(1.0, 1e-5)
     how = {"binary": True, "dropout": 0.0}
@@ -123,7 +125,8 @@ def bits(target: float = 3.0, modulus: int | None = None) -> JointSums:
     return JointSums(Central(6, 1, DiscreteLaplace(2 / Fraction(target)), promise, modulus), 2)
 
 
-SHOWN = np.array([[1, 0], [1, 1], [0, 1], [1, 1], [0, 0], [1, 1]])  # of six people, two bits each
+# Two bits of each of six participants
+SHOWN = np.array([[1, 0], [1, 1], [0, 1], [1, 1], [0, 0], [1, 1]])
 
 
 def joint_distribution(protocol: JointSums) -> Table:
@@ -165,7 +168,7 @@ def one_by_one(protocol: JointSums, rounds: int) -> list[int]:
     return read(protocol, [protocol.run(SHOWN.astype(float), rng)[0] for _ in range(rounds)])
 
 
-def test_what_is_opened_has_the_joint_distribution_of_independent_noise() -> None:
+def test_what_is_released_has_the_joint_distribution_of_independent_noise() -> None:
     """Chi-square on the pair of numbers: simulations at 1e-6, exact draws at 1e-9."""
     protocol = bits()
     distribution = joint_distribution(protocol)
@@ -228,7 +231,7 @@ def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
 # What passes
 
 
-def test_every_metric_is_reported_from_the_persons_own_place() -> None:
+def test_every_metric_is_reported_from_the_participants_own_place() -> None:
     """Certified groups: who comes last is in the last one, with everything."""
     protocol = factories.joint(5 * 1025 + 3, 2, name_of(factories.pure_shuffle), PureDP(2.0))
     part = protocol.part
@@ -290,7 +293,7 @@ def test_a_misread_metric_marks_the_estimate() -> None:
         ),
     ],
 )
-def test_what_would_break_the_joint_promise_is_refused(
+def test_what_would_break_the_joint_guarantee_is_rejected(
     attempt: Callable[[], Any], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):

@@ -140,7 +140,7 @@ def unchecked(mechanism: PerRound, **changes: Any) -> PerRound:
 
 
 def described(protocol: Protocol) -> dict[str, Any]:
-    """Everything that a round's people and servers are told of it."""
+    """Everything that a round's participants and servers are told of it."""
     numbers = ("participants", "coordinates", "minimum", "bits_per_participant", "guarantee")
     more = ("precision", "modulus", "share", "distribution", "noise_bits", "bias")
     return {
@@ -198,7 +198,7 @@ def test_a_recipe_of_ones_own_is_stored_by_name_where_it_is_loaded() -> None:
         Mechanism.from_dict(stored)
 
 
-def test_functions_without_a_name_are_refused_before_anything_is_stored() -> None:
+def test_functions_without_a_name_are_rejected_before_anything_is_stored() -> None:
     def inner(participants: int) -> Protocol:
         return factories.exact(participants, True)
 
@@ -274,7 +274,7 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
     assert made[0].guarantee_id == made[1].guarantee_id == mechanism.guarantee.digest
 
 
-def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
+def test_stored_releases_that_do_not_earn_their_guarantee_are_rejected() -> None:
     about, often = (factorize("tree", 4), 3, 2, 1.5), Presence(batches=2, visits=2)
     target = ApproximateDP(2.0, 0.05)
     sums = calibrated(SiloStream(*about, people=4), SECURE, "skellam", target, presence=often)
@@ -350,7 +350,7 @@ def test_releases_state_no_more_than_their_sums_earn(stated: dict[str, Any]) -> 
         Releases(sums, Guaranteed(replace(sums.guarantee(0.05), **stated)))
 
 
-def test_releases_refuse_headlines_and_amplification_that_nothing_earns() -> None:
+def test_releases_reject_headlines_and_amplification_that_nothing_earns() -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
     sums = calibrated(SiloStream(*about, people=4), SILO, "gaussian", target)
     own = sums.guarantee(0.05)
@@ -756,7 +756,7 @@ def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
     assert mechanism.open(Round(0, silos, Arm(0))).step == 0
 
 
-def test_prefix_sums_promise_no_more_than_they_earn_however_they_are_made() -> None:
+def test_prefix_sums_guarantee_no_more_than_they_earn_however_they_are_made() -> None:
     sums = calibrated(
         SiloStream(factorize("tree", 4), 3, 5, 2.0), SILO, "discrete-gaussian", TARGET
     )

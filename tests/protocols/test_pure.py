@@ -64,7 +64,7 @@ def test_the_shares_that_are_drawn_keep_the_certified_epsilon(users: int, epsilo
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.25, 0.5, 1.0, 1.7, 2.0, 30.0])
-def test_every_batch_keeps_what_the_largest_promises(epsilon: float) -> None:
+def test_every_batch_keeps_what_the_largest_guarantees(epsilon: float) -> None:
     promised = PureShuffle(2, epsilon).guarantee
     assert isinstance(promised, PureDP)
     assert promised.epsilon <= epsilon
@@ -77,7 +77,7 @@ def test_every_batch_keeps_what_the_largest_promises(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-def test_all_participations_together_keep_what_is_promised(times: int) -> None:
+def test_all_participations_together_keep_what_is_guaranteed(times: int) -> None:
     protocol = PureShuffle(1000, 2.0, participations=times)
     promised = protocol.guarantee
     assert isinstance(promised, PureDP)
@@ -86,7 +86,7 @@ def test_all_participations_together_keep_what_is_promised(times: int) -> None:
     assert promised.participations == times
 
 
-def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> None:
+def test_an_epsilon_without_certificates_is_rejected_with_an_alternative() -> None:
     with pytest.raises(
         TacitError,
         match=r"epsilon is 0.05: must be at least 0.1, the smallest certified. .*secure",
@@ -94,7 +94,7 @@ def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> Non
         PureShuffle(100, 0.05)
 
 
-def test_users_fill_groups_in_order_and_a_position_outside_is_refused() -> None:
+def test_users_fill_groups_in_order_and_a_position_outside_is_rejected() -> None:
     protocol = PureShuffle(21, 1.0)
     assert {protocol.group_of(i) for i in range(21)} == {0}
     large = PureShuffle(5 * 1025 + 3, 1.0)
@@ -105,7 +105,7 @@ def test_users_fill_groups_in_order_and_a_position_outside_is_refused() -> None:
             protocol.group_of(position)
 
 
-def test_a_group_that_is_not_complete_is_not_opened() -> None:
+def test_a_group_that_is_not_complete_is_not_released() -> None:
     protocol = PureShuffle(5, 1.0)
     messages = [protocol.report(1.0, position) for position in range(5)]
     assert protocol.combine(messages).reports == 5
@@ -199,7 +199,7 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
 @pytest.mark.parametrize("bit", [0, 1])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_the_error_distribution_bounds_spoilt_answers_too(bit: int, epsilon: float) -> None:
-    """Against one person's distribution of ones; up to where those that are spoilt are most of
+    """Against one participant's distribution of ones; up to where those that are spoilt are most of
     it."""
     protocol = PureShuffle(65, epsilon)
     p = protocol._groups[0].row.certificate.parameters

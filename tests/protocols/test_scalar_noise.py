@@ -53,7 +53,7 @@ class Messages(Path):
     """Enough messages to tell noise from half or twice as much."""
 
     def sample(self) -> Integers:
-        """People x steps x numbers."""
+        """Participants x steps x numbers."""
         return np.array([self.noise() for _ in range(SENDERS)])
 
 

@@ -1,5 +1,5 @@
 """An organisation that is spread over shards: it adds up their sums and adds its noise once. What
-leaves it has the distribution of one server's, so its promise is that of one server.
+leaves it has the distribution of one server's, so its guarantee is that of one server.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def released(shares: list[list[list[int]]], copies: int) -> Floats:
 def test_sums_of_shards_with_noise_once_have_the_distribution_of_one_sum(
     levels: list[int], where: list[int], seed: int
 ) -> None:
-    """Whoever's shares went to which shard, and whatever the shares are."""
+    """However shares were spread over shards, and whatever the shares are."""
     first = np.random.default_rng(seed).integers(PROTOCOL.modulus, size=PEOPLE).tolist()
     second = [(a - b) % PROTOCOL.modulus for a, b in zip(levels, first, strict=True)]
     shares = [
@@ -75,8 +75,10 @@ def test_noise_of_every_shard_would_be_another_distribution(shards: int) -> None
     )
 
 
-def test_sums_of_shards_that_left_would_give_away_a_single_person() -> None:
-    """Two organisations' sums of the same shard, before noise, are its people's exact total."""
+def test_sums_of_shards_that_left_would_give_away_a_single_participant() -> None:
+    """Two organisations' sums of the same shard, before noise, are its participants' exact
+    total.
+    """
     modulus, level, half = PROTOCOL.modulus, 3, 17
     shard = ([half], [(level - half) % modulus])
     assert sum(map(sum, shard)) % modulus == level

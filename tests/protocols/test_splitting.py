@@ -54,7 +54,7 @@ def test_the_number_of_shares_follows_the_theorem() -> None:
     assert split_shares(10**12, 2**10, security=1) == 3  # fewer are never enough
 
 
-def test_too_few_users_are_refused_and_sent_to_secure_aggregation() -> None:
+def test_too_few_users_are_rejected_and_sent_to_secure_aggregation() -> None:
     with pytest.raises(TacitError, match=r"users is 18.*use secure aggregation for fewer"):
         SplitAndMix(SecureSum(19, 1, DiscreteLaplace(1), PureDP(1.0)))
     with pytest.raises(TacitError, match=r"users is 15.*use secure aggregation"):
@@ -76,13 +76,13 @@ def test_the_slack_is_added_to_delta() -> None:
     assert often.delta == pytest.approx(5 * (1 + math.e) * 2.0**-40)
 
 
-def test_shares_that_would_overflow_are_refused() -> None:
+def test_shares_that_would_overflow_are_rejected() -> None:
     protocol = SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), modulus=1 << 58))
     with pytest.raises(TacitError, match=r"too large to simulate user by user: use simulate"):
         protocol.randomize_batch(np.zeros(20, dtype=np.int64), np.random.default_rng(0))
 
 
-def test_an_epsilon_at_which_splitting_hides_nothing_is_refused() -> None:
+def test_an_epsilon_at_which_splitting_hides_nothing_is_rejected() -> None:
     for epsilon in (50.0, 800.0):
         with pytest.raises(TacitError, match="must be a probability"):
             SplitAndMix(SecureSum(100, 1, DiscreteLaplace(1 / epsilon), PureDP(epsilon)))

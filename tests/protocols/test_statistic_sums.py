@@ -240,7 +240,7 @@ def test_shares_of_devices_are_fresh_and_add_up() -> None:
     assert np.var(sums) == pytest.approx(expected, rel=6 * math.sqrt(5.5 / 400))
 
 
-def test_outsiders_of_moments_are_promised_nothing_that_noise_does_not_earn() -> None:
+def test_outsiders_of_moments_are_guaranteed_nothing_that_noise_does_not_earn() -> None:
     statistic, target = MomentStatistic(3, 1000), ApproximateDP(1.0, 1e-6)
     noise = statistic.noise(target)
     stated = statistic.outsiders(target, noise)

@@ -1,5 +1,5 @@
 """Every protocol: its three paths have one distribution, the stated one; what is released is as
-private as promised, and no less noise would do.
+private as guaranteed, and no less noise would do.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def seen(protocol: SumProtocol, reports: int, *totals: int) -> list[Floats]:
 
 
 def true_delta(protocol: SumProtocol, reports: int) -> float:
-    """The worst δ over all ways to replace one person's level."""
+    """The worst δ over all ways to replace one participant's level."""
     promise = protocol.guarantee
     assert isinstance(promise, (PureDP, ApproximateDP))
     levels = seen(protocol, reports, *range(protocol.precision + 1))
@@ -301,13 +301,13 @@ def test_nothing_hides_an_exact_sum() -> None:
 
 
 @MODULAR
-def test_what_is_opened_is_as_private_as_promised_with_the_fewest_reports(name: str) -> None:
+def test_what_is_released_is_as_private_as_guaranteed_with_the_fewest_reports(name: str) -> None:
     protocol = EXAMPLES[name].build(1.0)
     assert true_delta(protocol, protocol.minimum) <= promised_delta(protocol) + ROUNDING
 
 
 @MODULAR
-def test_half_the_noise_would_break_the_promise(name: str) -> None:
+def test_half_the_noise_would_break_the_guarantee(name: str) -> None:
     protocol = EXAMPLES[name].build(0.5)
     assert true_delta(protocol, protocol.honest) > 10 * promised_delta(protocol) + 1e-6
 
@@ -348,7 +348,7 @@ def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not
 
 
 @EACH
-def test_too_few_or_too_many_reports_are_refused_on_the_simulated_paths(name: str) -> None:
+def test_too_few_or_too_many_reports_are_rejected_on_the_simulated_paths(name: str) -> None:
     protocol = EXAMPLES[name].build(1.0)
     rng = np.random.default_rng(0)
     for reports in {protocol.minimum - 1, protocol.participants + 1}:
@@ -365,7 +365,7 @@ def test_too_few_or_too_many_reports_are_refused_on_the_simulated_paths(name: st
             )
 
 
-def test_continuous_noise_has_the_scale_of_its_promise() -> None:
+def test_continuous_noise_has_the_scale_of_its_guarantee() -> None:
     protocol = CentralLaplace(40, PureDP(0.5), 8)
     assert isinstance(protocol.guarantee, PureDP)
     assert protocol.guarantee.short == PureDP(0.5).short
@@ -445,18 +445,18 @@ def test_a_real_reward_is_told_as_a_bit_of_its_mean() -> None:
 
 @EACH
 @each_row("wrong", [-0.01, 1.01, math.nan, math.inf, "1", None, True])
-def test_rewards_outside_the_range_are_refused(name: str, wrong: float) -> None:
+def test_rewards_outside_the_range_are_rejected(name: str, wrong: float) -> None:
     with pytest.raises(TacitError, match=r"must be a number in \[0, 1\]. Rescale or clip it"):
         EXAMPLES[name].build(1.0).randomize(wrong)
 
 
 @pytest.mark.parametrize("x", [np.float32(0.5), np.float64(0.5), np.int64(1), Fraction(1, 3), 0, 1])
 def test_numbers_of_any_kind_are_rewards(x: float) -> None:
-    """Found: NumPy's integers and single floats were refused as if they were out of range."""
+    """Found: NumPy's integers and single floats were rejected as if they were out of range."""
     assert 0 <= Exact(3, 4).randomize(x) <= 4
 
 
-def test_many_rewards_outside_the_range_are_refused() -> None:
+def test_many_rewards_outside_the_range_are_rejected() -> None:
     for wrong in (-0.1, 1.1, math.nan):
         with pytest.raises(TacitError, match="rescale or clip"):
             round_levels(np.array([0.5, wrong]), 4, np.random.default_rng(0))
@@ -474,7 +474,7 @@ def test_sums_past_63_bits_do_not_overflow() -> None:
     assert few.combine([few.modulus - 1] * 3).value == few.modulus - 3
 
 
-def test_paper_noise_of_the_binary_shuffle_is_refused_where_it_is_not_proven() -> None:
+def test_paper_noise_of_the_binary_shuffle_is_rejected_where_it_is_not_proven() -> None:
     with pytest.raises(TacitError, match=r"proven for epsilon < 1: use tight constants"):
         tkms21_noise(100, ApproximateDP(1.0, 1e-5))
     bits, bias = tkms21_noise(100, ApproximateDP(0.9, 1e-5))
@@ -497,7 +497,7 @@ def test_noise_bits_calibrated_on_a_grid_are_enough_and_at_most_a_quarter_too_ma
             assert true_delta(protocol, n) <= 1e-5 + ROUNDING
 
 
-def test_moduli_without_room_are_refused_with_one_that_has_it() -> None:
+def test_moduli_without_room_are_rejected_with_one_that_has_it() -> None:
     with pytest.raises(TacitError, match=r"use at least \d+"):
         SecureSum(10, 4, DiscreteLaplace(4), PureDP(1.0), modulus=40)
     with pytest.raises(TacitError, match=r"use at least \d+"):
@@ -510,8 +510,12 @@ def test_moduli_without_room_are_refused_with_one_that_has_it() -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 3])
-def test_all_of_a_persons_rounds_at_two_servers_have_epsilon_together(participations: int) -> None:
-    """From the distribution itself: the loss of one number, as often as one person sends any."""
+def test_all_of_a_participants_rounds_at_two_servers_have_epsilon_together(
+    participations: int,
+) -> None:
+    """From the distribution itself: the loss of one number, as often as one participant sends
+    any.
+    """
     protocol = TwoServers(30, 5, PureDP(0.8, participations=participations))
     p, q = seen(protocol, 30, 0, 5)
     inside = (p > 1e-280) & (q > 1e-280)
@@ -536,7 +540,7 @@ def test_the_guarantee_of_two_servers_states_its_threat_model() -> None:
         assert words in text
 
 
-def test_verified_sums_say_what_needs_both_servers_and_promise_no_less_privacy() -> None:
+def test_verified_sums_say_what_needs_both_servers_and_guarantee_no_less_privacy() -> None:
     plain, verified = (kind(30, 5, PureDP(0.8)) for kind in (TwoServers, Verified))
     assert verified.guarantee == plain.guarantee.given(RangeProofs())
     assert verified.guarantee.implies(plain.guarantee)

@@ -1,5 +1,5 @@
 """Vector sums: guarantees from the distribution of what is released, both paths of every protocol,
-refusals.
+rejections.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def test_the_papers_noise_says_what_it_truly_gives() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 30])
-def test_printed_shuffle_noise_promises_what_hides_the_most_that_levels_move(size: int) -> None:
+def test_printed_shuffle_noise_guarantees_what_hides_the_most_that_levels_move(size: int) -> None:
     protocol = ShuffledVector(50, size, 1.0, ApproximateDP(10.0, 1e-5), paper=True)
     rng = np.random.default_rng(3)
     ends = [protocol.levels(np.full((2000, size), value), rng) for value in (1.0, -1.0)]
@@ -343,7 +343,7 @@ def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
 
 @pytest.mark.parametrize("times", [2, 20])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_noise_for_returning_people_keeps_the_target_over_all_their_rounds(
+def test_noise_for_returning_participants_keeps_the_target_over_all_their_rounds(
     times: int, delta: float
 ) -> None:
     """Composed from the noise itself: so many rounds in which every coordinate moves."""
@@ -490,12 +490,12 @@ def test_bits() -> None:
         ([0, math.nan, 0], "bound"),
     ],
 )
-def test_reports_that_are_refused(name: str, report: npt.ArrayLike, message: str) -> None:
+def test_reports_that_are_rejected(name: str, report: npt.ArrayLike, message: str) -> None:
     with pytest.raises(TacitError, match=message):
         PROTOCOLS[name]().randomize(report)
 
 
-def test_protocols_that_are_refused() -> None:
+def test_protocols_that_are_rejected() -> None:
     with pytest.raises(TacitError, match="leaves clients in every phase"):
         Plain(0, 2, 1.0)
     with pytest.raises(TacitError, match="bound"):
@@ -517,7 +517,7 @@ def test_protocols_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", [TEN, PureDP(2.0)])
-def test_a_client_alone_draws_what_earns_the_promise_and_half_of_it_does_not(
+def test_a_client_alone_draws_what_earns_the_guarantee_and_half_of_it_does_not(
     target: ApproximateDP | PureDP,
 ) -> None:
     """From the device's own distribution, at the largest movement on its grid in every

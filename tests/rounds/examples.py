@@ -1,4 +1,5 @@
-"""Small rounds of every protocol that goes through an intermediary, and what their people report.
+"""Small rounds of every protocol that goes through an intermediary, and what their participants
+report.
 
 A protocol that is added to `FITS` needs an entry here; `test_every_pairing_is_tested` says so.
 """

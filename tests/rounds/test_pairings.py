@@ -1,5 +1,5 @@
 """Every protocol through every intermediary that fits: what is released is what the ideal
-functionality opens, exactly; nothing is released for too few; what does not fit is refused with
+functionality opens, exactly; nothing is released for too few; what does not fit is rejected with
 what does.
 """
 
@@ -67,7 +67,7 @@ def started(name: str) -> tuple[Protocol, list[Any]]:
 
 
 def how(through: str, gone: range | tuple[int, ...]) -> dict[str, Any]:
-    """Those people never reach the server, or one of two servers."""
+    """Those participants never reach the server, or one of two servers."""
     lost: dict[str, dict[str, Any]] = {
         "masking": {"dropouts": Dropouts(mask=gone), "among": AMONG},
         "two-servers": {"lost": (gone, ())},
@@ -88,7 +88,7 @@ def test_every_pairing_is_tested() -> None:
 
 
 @EACH
-def test_what_is_opened_is_what_the_ideal_functionality_opens(
+def test_what_is_released_is_what_the_ideal_functionality_opens(
     name: str, through: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The intermediary is opened for all participants and for the minimum."""
@@ -135,7 +135,7 @@ def modulus(protocol: Any) -> int:
 
 
 @EACH
-def test_one_report_fewer_than_the_minimum_opens_nothing(name: str, through: str) -> None:
+def test_one_report_fewer_than_the_minimum_releases_nothing(name: str, through: str) -> None:
     """Whether the others never came, or fell silent on the way."""
     protocol, messages = started(name)
     fewest = minimum(protocol, through)
@@ -152,7 +152,7 @@ def test_one_report_fewer_than_the_minimum_opens_nothing(name: str, through: str
 
 
 @EACH
-def test_a_server_refuses_a_view_of_too_few_by_itself(name: str, through: str) -> None:
+def test_a_server_rejects_a_view_of_too_few_by_itself(name: str, through: str) -> None:
     """Also if an intermediary were to open it."""
     protocol, messages = started(name)
     few = messages[: protocol.minimum - 1]
@@ -220,7 +220,7 @@ def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> N
             carry(protocol, [], through)
 
 
-def test_an_unknown_intermediary_or_protocol_is_refused() -> None:
+def test_an_unknown_intermediary_or_protocol_is_rejected() -> None:
     protocol, messages = started("secure-sum")
     with pytest.raises(TacitError, match="must be one of masking, two-servers, mixing"):
         carry(protocol, messages, "post")
@@ -233,7 +233,7 @@ def test_an_unknown_intermediary_or_protocol_is_refused() -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "none"])
-def test_prefix_sums_of_real_numbers_are_refused_with_noise_that_fits(noise: Any) -> None:
+def test_prefix_sums_of_real_numbers_are_rejected_with_noise_that_fits(noise: Any) -> None:
     from tacit.protocols.factorization import factorize
     from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 
@@ -259,14 +259,14 @@ def test_separate_sums_are_carried_one_by_one(through: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["secure-vector", "prefix-sums"])
-def test_a_message_of_another_length_is_refused_on_the_device(name: str) -> None:
+def test_a_message_of_another_length_is_rejected_on_the_device(name: str) -> None:
     protocol, messages = started(name)
     with pytest.raises(TacitError, match=r"the message has 2 numbers: .* sends 3"):
         payload(protocol, messages[0][:2], "two-servers")
 
 
 @pytest.mark.parametrize("name", ["split-and-mix", "shuffled-bits", "shuffled-vector"])
-def test_a_message_with_a_part_missing_is_refused_on_the_device(name: str) -> None:
+def test_a_message_with_a_part_missing_is_rejected_on_the_device(name: str) -> None:
     protocol, messages = started(name)
     with pytest.raises(TacitError, match=r"has \d+ numbers: \w+ sends"):
         payload(protocol, messages[0][:-1], "mixing")
@@ -333,7 +333,7 @@ NONSENSE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 @pytest.mark.parametrize("lie", NONSENSE)
 @pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector", "joint-bits"])
-def test_nonsense_of_one_person_costs_no_shuffled_round_of_bits(name: str, lie: str) -> None:
+def test_nonsense_of_one_participant_costs_no_shuffled_round_of_bits(name: str, lie: str) -> None:
     """Through real mixing: what is released differs from the others' ones by no more than the
     liar's bits, which were all under one label.
     """
@@ -352,7 +352,7 @@ def test_nonsense_of_one_person_costs_no_shuffled_round_of_bits(name: str, lie: 
     assert not any(rest)
 
 
-def test_nonsense_about_one_of_several_metrics_is_refused_in_words() -> None:
+def test_nonsense_about_one_of_several_metrics_is_rejected_in_words() -> None:
     protocol = JointSums(PureShuffle(7, 2.0, participations=2), 2)
     reports = [payload(protocol, protocol.report([1, 0], i), "mixing") for i in range(7)]
     parts: list[Any] = [part for report in reports for part in report]

@@ -1,5 +1,5 @@
 """Rounds over two servers that add noise of their own: the distribution, the terms, the
-refusals."""
+rejections."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
     assert {protocol.randomize([1.0, 0.0, 1.0]) for _ in range(20)} == {(4, 0, 4)}
 
 
-def test_a_round_below_the_asked_minimum_opens_nothing_over_two_servers() -> None:
+def test_a_round_below_the_asked_minimum_releases_nothing_over_two_servers() -> None:
     protocol = TwoServers(6, 4, PureDP(0.5))
     with pytest.raises(Refusal, match="aborted the round"):
         carry(protocol, [1, 2], "two-servers", lost=(range(2), ()))

@@ -39,7 +39,7 @@ def test_sums_below_zero_and_beyond_the_top_are_read_as_by_two_servers() -> None
         assert protocol.analyze(found).total == total / 4
 
 
-def test_a_protocol_that_promises_verification_goes_through_nothing_else() -> None:
+def test_a_protocol_that_guarantees_verification_goes_through_nothing_else() -> None:
     with pytest.raises(TacitError, match="Verified does not fit two-servers"):
         codec(Verified(8, 4, PureDP(1.0)), "two-servers")
     assert codec(TwoServers(8, 4, PureDP(1.0)), "verified").settings.keys() == {"noise"}

@@ -109,7 +109,7 @@ class Deployed:
         return self.coordinator.pinned(self.digest)
 
     def join(self, people: int) -> list[Assigned]:
-        """So many people at once, those among them who are asked."""
+        """So many participants at once, those among them who are asked."""
         invited = self.invitations(people)
         tickets = [Ticket(self.digest, os.urandom(16), one) for one in invited]
         found = self.coordinator.join(tickets)

@@ -1,7 +1,7 @@
 """Parties that are born quickly: a process that has imported everything, and forks each of them.
 
-Whoever is to be killed and started again a hundred times should not be imported a hundred times. A
-party is still a process of its own, which is killed like any other. `python -m
+A process that is to be killed and started again a hundred times should not be imported a hundred
+times. A party is still a process of its own, which is killed like any other. `python -m
 tests.service.nursery` reads what to start, one line of JSON each, and says its number.
 """
 

@@ -171,7 +171,7 @@ class Pair:
                 raise refusal
 
     def participants(self, digest: bytes, people: int) -> list[Assigned]:
-        """So many people at once, those among them who are asked."""
+        """So many participants at once, those among them who are asked."""
         found = self.coordinator.join([Ticket(digest, os.urandom(16)) for _ in range(people)])
         assert not any(isinstance(one, Refusal) for one in found)
         return [one for one in found if isinstance(one, Assigned) and one.slot is not None]

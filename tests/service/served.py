@@ -1,7 +1,8 @@
 """Both parties over real HTTP on loopback: in threads of this process, or in their own processes.
 
 In threads the party objects can be looked at; processes can be killed. Everything goes through the
-configuration and the code that serves people; only sources of noise and assignments are injected.
+configuration and the code that serves participants; only sources of noise and assignments are
+injected.
 """
 
 from __future__ import annotations

@@ -345,7 +345,7 @@ def test_readyz_is_503_on_a_full_disk(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.extended
 def test_a_process_that_may_write_no_file_is_not_ready(apart: Processes) -> None:
-    """As on a full disk, for any user: the system refuses to let files grow."""
+    """As on a full disk, for any user: the system lets no file grow."""
     process = apart.processes[1]
     ready = f"{process.told.url}/readyz"
     assert httpx.get(ready).status_code == 200

@@ -399,7 +399,7 @@ def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
     assert " guard " in out
 
 
-def test_invitations_let_people_in_once(
+def test_invitations_let_participants_in_once(
     both: Threads,
     command: Command,
     defined: Path,

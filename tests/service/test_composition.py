@@ -181,7 +181,7 @@ def liking(rng: random.Random, means: Mapping[str, tuple[float, ...]]) -> Any:
 def test_a_guardrail_pauses_the_worse_option(
     tmp_path: Path, trust: str, more: dict[str, Any]
 ) -> None:
-    """The option that people like better makes complaints worse (0.9 against 0.1)."""
+    """The option that participants like better makes complaints worse (0.9 against 0.1)."""
     defined = definition_of(trust, epsilon=Fraction(4), participants=2400, **GUARDED | more)
     means = {"plain": (0.2, 0.1), "friendly": (0.8, 0.9)}
     rng = random.Random(3)
@@ -225,7 +225,7 @@ def test_shares_are_made_for_the_honest_participants_of_the_terms(
     trust: str, changed: dict[str, Any]
 ) -> None:
     """Found: 1/3 as a float is a little less, so that rounds of 21 had shares for 15 honest
-    participants where the terms promise 14: devices rejected them, δ was 1.8 times as large.
+    participants where the terms guarantee 14: devices rejected them, δ was 1.8 times as large.
     """
     part = {"missing": Fraction(1, 7), "dishonest": Fraction(1, 3), "participants": MANY}
     made = definition_of(trust, **part | changed)

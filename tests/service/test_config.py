@@ -149,7 +149,7 @@ def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
         load(path, SECRETS | {"TACIT_ADMIN_TOKEN": "abc"})
 
 
-def test_secrets_that_others_may_read_are_refused(tmp_path: Path) -> None:
+def test_secrets_that_others_may_read_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o640)
     path = written(tmp_path, LEAST + 'admin_token_file = "token"')

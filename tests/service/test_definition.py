@@ -1,4 +1,4 @@
-"""Definitions: read exactly, refused with everything that is wrong, and true to their terms."""
+"""Definitions: read exactly, rejected with everything that is wrong, and true to their terms."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_is_written_is_read_back_the_same(definition: Definition, yaml: boo
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode("latin-1")))
-def test_any_other_text_is_refused_with_something_to_mend(text: str) -> None:
+def test_any_other_text_is_rejected_with_something_to_mend(text: str) -> None:
     with pytest.raises(DefinitionError) as refusal:
         parse(text)
     assert refusal.value.problems
@@ -129,7 +129,7 @@ def test_a_round_through_two_servers_has_the_noise_of_the_terms() -> None:
     experiment.observe(round_, protocol.analyze(released))
     standing = experiment.estimates()[0]
     assert standing.mean == pytest.approx(0.6, abs=0.5)
-    # 240 people, scale 15 of 5 levels, two servers: a deviation of 0.025; 20 of them
+    # 240 participants, scale 15 of 5 levels, two servers: a deviation of 0.025; 20 of them
 
 
 def test_an_epsilon_that_no_float_holds_stays_exact_when_an_experiment_is_stored() -> None:
@@ -291,7 +291,7 @@ def test_all_errors_of_a_file_are_reported_together() -> None:
         ("rounds.joning", "rounds.joining"),
     ],
 )
-def test_an_unknown_entry_is_refused_with_the_nearest_known(strange: str, meant: str) -> None:
+def test_an_unknown_entry_is_rejected_with_the_nearest_known(strange: str, meant: str) -> None:
     section, _, name = strange.rpartition(".")
     text = write(Definition.of(**PLAIN))
     added = f"{name} = 1\n"
@@ -349,7 +349,7 @@ def test_a_guardrail_watches_a_second_number_against_the_control() -> None:
             Definition.of(**PLAIN | guarded | wrong)
 
 
-def test_an_experiment_without_a_number_of_people_goes_on_until_its_last_day() -> None:
+def test_an_experiment_without_a_number_of_participants_goes_on_until_its_last_day() -> None:
     experiment = Definition.of(**PLAIN).experiment()
     for round_ in experiment.propose():
         experiment.skip(round_)

@@ -379,7 +379,7 @@ def problem(answer: httpx.Response) -> tuple[int, str, str]:
 CLOSED = (410, "application/problem+json", "/problems/round-closed")
 
 
-def test_whoever_comes_too_late_is_told_that_the_round_is_closed(masked: Scene) -> None:
+def test_a_device_that_comes_too_late_is_told_that_the_round_is_closed(masked: Scene) -> None:
     """410 ends a device's part for good; 404 and 503 would let it ask again or join elsewhere."""
     one, (guest, late) = masked.one, masked.guests[:2]
     rounds = f"{ADDRESSES[0]}/rounds/{guest.running.identity.hex()}"

@@ -1,4 +1,6 @@
-"""One person's participation, from the terms to the receipt, against real servers in process."""
+"""One participant's participation, from the terms to the receipt, against real servers in
+process.
+"""
 
 from __future__ import annotations
 
@@ -255,7 +257,7 @@ def test_who_is_not_asked_gets_an_option_and_reports_nothing() -> None:
     assert device.status() == []
 
 
-def test_an_answer_outside_the_range_or_of_no_metric_is_refused_with_the_range() -> None:
+def test_an_answer_outside_the_range_or_of_no_metric_is_rejected_with_the_range() -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -316,7 +318,7 @@ def test_when_all_is_spent_the_last_option_stays_and_no_place_is_asked_for() -> 
     assert [seen for seen in parties.trace if seen.method == "POST"] == places
 
 
-def test_a_lost_reply_is_asked_for_with_the_same_nonce_and_gets_the_same_place() -> None:
+def test_a_lost_reply_is_asked_for_with_the_same_nonce_and_gets_the_same_slot() -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device()
@@ -404,7 +406,7 @@ def test_attempts_pause_longer_and_longer_and_end_with_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("status", [409, 410, 422, 413, 403])
-def test_a_half_that_a_server_refuses_for_good_is_not_sent_again(status: int) -> None:
+def test_a_half_that_a_server_rejects_for_good_is_not_sent_again(status: int) -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -525,7 +527,7 @@ def test_of_two_that_join_at_once_the_first_reply_counts(
 
 
 def refused_round(parties: Parties, device: Device) -> Open:
-    """A round that is refused because too few came."""
+    """A round that is rejected because too few came."""
     released = parties.open(minimum=2)
     assert device.join(parties.experiment).asked
     device.wait_and_report()
@@ -533,7 +535,7 @@ def refused_round(parties: Parties, device: Device) -> Open:
     return released
 
 
-def test_a_round_that_both_servers_refused_is_given_back() -> None:
+def test_a_round_that_both_servers_rejected_is_given_back() -> None:
     parties = Parties()
     device = parties.device()
     refused_round(parties, device)
@@ -544,7 +546,7 @@ def test_a_round_that_both_servers_refused_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-def test_one_servers_refusal_gives_nothing_back(role: int) -> None:
+def test_one_servers_rejection_gives_nothing_back(role: int) -> None:
     parties = Parties()
     device = parties.device()
     refused_round(parties, device)
@@ -555,7 +557,7 @@ def test_one_servers_refusal_gives_nothing_back(role: int) -> None:
     assert (device.status()[0].outcome, device.status()[0].charged) == ("refused", True)
 
 
-def test_one_servers_refusal_twice_or_a_forged_one_gives_nothing_back() -> None:
+def test_one_servers_rejection_twice_or_a_forged_one_gives_nothing_back() -> None:
     for spoilt in (False, True):
         parties = Parties()
         device = parties.device()
@@ -573,7 +575,7 @@ def test_one_servers_refusal_twice_or_a_forged_one_gives_nothing_back() -> None:
 
 @pytest.mark.parametrize("unknown", [False, True])
 def test_what_is_no_outcome_of_a_server_is_no_answer_and_it_is_asked_again(unknown: bool) -> None:
-    """Neither the other server's refusal, nor that the server knows nothing of the round."""
+    """Neither the other server's rejection, nor that the server knows nothing of the round."""
     parties = Parties()
     device = parties.device()
     released = refused_round(parties, device)
@@ -609,7 +611,7 @@ def test_in_an_opened_round_the_charge_stays_though_the_report_never_arrived() -
     assert not any(half.sent for half in device.status()[0].shares)
 
 
-def test_a_device_joins_no_more_than_three_refused_rounds() -> None:
+def test_a_device_joins_no_more_than_three_rejected_rounds() -> None:
     parties = Parties(terms(promise=Promise(Fraction(8), participations=16)))
     device = parties.device()
     for _ in range(MOST_ABORTED):
@@ -622,7 +624,7 @@ def test_a_device_joins_no_more_than_three_refused_rounds() -> None:
     assert len(parties.trace) == requests
 
 
-def test_withheld_outcomes_get_a_device_into_no_more_rounds_than_refusals() -> None:
+def test_withheld_outcomes_get_a_device_into_no_more_rounds_than_rejections() -> None:
     parties = Parties(terms(promise=Promise(Fraction(8), participations=16)))
     parties.fail = lambda request: down() if request.url.path.endswith("outcome") else None
     device = parties.device()
@@ -726,7 +728,7 @@ def test_changed_options_are_shown_again_before_anything_is_joined() -> None:
     assert device.ledger.spent == 1
 
 
-def test_a_device_learns_of_successors_when_places_are_given_out_under_others() -> None:
+def test_a_device_learns_of_successors_when_slots_are_given_out_under_others() -> None:
     parties = Parties()
     first = parties.experiment
     device = parties.device()

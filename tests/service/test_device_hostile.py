@@ -1,4 +1,4 @@
-"""Servers that do not keep to the terms: refused; nothing is drawn, kept or sent."""
+"""Servers that do not keep to the terms: rejected; nothing is drawn, kept or sent."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def foreign() -> tuple[Party, ...]:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-def test_other_terms_than_those_asked_for_are_refused(ledger: Ledger, role: int) -> None:
+def test_other_terms_than_those_asked_for_are_rejected(ledger: Ledger, role: int) -> None:
     parties = Parties()
     shown(parties, terms(promise=Promise(Fraction(9))), role)
     Watched(parties, ledger).assert_refuses("digest of the terms of", 1 + role)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
-def test_terms_under_other_keys_than_pinned_are_refused_before_the_helper_is_asked(
+def test_terms_under_other_keys_than_pinned_are_rejected_before_the_helper_is_asked(
     ledger: Ledger,
 ) -> None:
     parties = Parties(terms(parties=foreign()))
@@ -95,7 +95,7 @@ def test_terms_under_other_keys_than_pinned_are_refused_before_the_helper_is_ask
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
-def test_terms_that_one_party_did_not_sign_are_refused(ledger: Ledger) -> None:
+def test_terms_that_one_party_did_not_sign_are_rejected(ledger: Ledger) -> None:
     parties = Parties()
     own = [signature.hex() for signature in parties.pinned.signatures]
     for signatures in ([own[0], own[0]], own[:1], [], own[::-1], "no", [1, 2], ["zz", "zz"]):
@@ -104,7 +104,7 @@ def test_terms_that_one_party_did_not_sign_are_refused(ledger: Ledger) -> None:
         Watched(parties, ledger).assert_refuses("sign|list|hexadecimal", 1)
 
 
-def test_a_server_that_does_not_know_the_terms_is_refused(ledger: Ledger) -> None:
+def test_a_server_that_does_not_know_the_terms_is_rejected(ledger: Ledger) -> None:
     for role in (0, 1):
         parties = Parties()
         del parties.copies[role][parties.experiment]
@@ -119,7 +119,9 @@ def test_a_server_that_does_not_know_the_terms_is_refused(ledger: Ledger) -> Non
         {"noise": Noise(Fraction(4)), "aggregation": Aggregation(1), "answer": "window"},
     ],
 )
-def test_weaker_successors_are_refused_and_not_kept(ledger: Ledger, change: dict[str, Any]) -> None:
+def test_weaker_successors_are_rejected_and_not_kept(
+    ledger: Ledger, change: dict[str, Any]
+) -> None:
     if change.get("answer") == "window":
         change = change | {"answer": replace(terms().answer, window=61)}
     parties = Parties()
@@ -131,7 +133,7 @@ def test_weaker_successors_are_refused_and_not_kept(ledger: Ledger, change: dict
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
-def test_a_successor_that_one_old_key_did_not_approve_is_refused(ledger: Ledger) -> None:
+def test_a_successor_that_one_old_key_did_not_approve_is_rejected(ledger: Ledger) -> None:
     parties = Parties()
     first = parties.experiment
     parties.succeed(terms(predecessor=first, parties=foreign()), (KEYS[0], KEYS[2]))
@@ -197,7 +199,7 @@ def limit(ledger: Ledger, parties: Parties) -> Fraction:
     return known.account.limit
 
 
-def test_a_place_that_comes_after_the_person_left_is_not_kept(ledger: Ledger) -> None:
+def test_a_slot_that_comes_after_the_participant_left_is_not_kept(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -213,7 +215,7 @@ def test_a_place_that_comes_after_the_person_left_is_not_kept(ledger: Ledger) ->
     assert device.run_due() is None
 
 
-def test_two_successors_of_the_same_terms_are_refused(ledger: Ledger) -> None:
+def test_two_successors_of_the_same_terms_are_rejected(ledger: Ledger) -> None:
     parties = Parties()
     first = parties.experiment
     parties.succeed(terms(predecessor=first, question="Which one?"))
@@ -235,7 +237,7 @@ def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_
         watched.device.join(parties.experiment)
 
 
-def test_terms_of_another_middle_are_refused(ledger: Ledger) -> None:
+def test_terms_of_another_middle_are_rejected(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
     Watched(parties, ledger).assert_refuses("must be other-server", 1)
 
@@ -249,7 +251,7 @@ def test_terms_of_rehearsals_are_rejected(ledger: Ledger) -> None:
 
 
 def altered(change: Callable[[TwoServerRound], TwoServerRound], *keys: Any) -> Any:
-    """A reply whose announcement is altered, and signed again by whoever signs everything."""
+    """A reply whose announcement is altered, and signed again with all keys."""
 
     def give(parties: Parties, released: Open, reply: dict[str, Any]) -> dict[str, Any]:
         announcement = parties.forge(change(released.round), *keys)
@@ -341,7 +343,7 @@ ROUNDS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_a_round_that_is_not_as_promised_is_refused(ledger: Ledger, name: str) -> None:
+def test_a_round_that_is_not_as_guaranteed_is_rejected(ledger: Ledger, name: str) -> None:
     change, match = ROUNDS[name]
     parties = Parties(terms(aggregation=Aggregation(3)))
     released = parties.open()
@@ -389,7 +391,7 @@ def test_a_device_checks_a_round_against_the_terms_before_it_joins(
 
 
 def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
-    """What is refused above is refused for its change."""
+    """What is rejected above is rejected for its change."""
     parties = Parties()
     released = parties.open()
     give = altered(lambda round_: round_)
@@ -399,7 +401,7 @@ def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
     assert watched.drawn == [NONCE_SIZE, 32]
 
 
-def test_a_minimum_batch_that_is_too_small_is_refused(ledger: Ledger) -> None:
+def test_a_minimum_batch_that_is_too_small_is_rejected(ledger: Ledger) -> None:
     parties = Parties(terms(aggregation=Aggregation(3)))
     released = parties.open()
     give = altered(lambda round_: replace(round_, minimum=2))
@@ -438,7 +440,7 @@ def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
     assert other.drawn == []
 
 
-def test_terms_of_version_2_are_refused_with_what_to_do(ledger: Ledger) -> None:
+def test_terms_of_version_2_are_rejected_with_what_to_do(ledger: Ledger) -> None:
     parties = Parties()
     old = parties.pinned.terms.encode().decode().replace('"version":3', '"version":2')
     for copies in parties.copies:
@@ -446,7 +448,7 @@ def test_terms_of_version_2_are_refused_with_what_to_do(ledger: Ledger) -> None:
     Watched(parties, ledger).assert_refuses("is 2: must be 3. Publish the experiment anew", 1)
 
 
-def test_a_round_of_another_experiment_is_refused(ledger: Ledger) -> None:
+def test_a_round_of_another_experiment_is_rejected(ledger: Ledger) -> None:
     other = Parties(terms(question="Which other?", promise=Promise(Fraction(9))))
     released = other.open()
     parties = Parties()
@@ -469,7 +471,7 @@ def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
     assert watched.drawn[drawn:] == [NONCE_SIZE]
 
 
-def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
+def test_an_announcement_of_yesterday_is_rejected(ledger: Ledger) -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device(ledger)
@@ -487,7 +489,7 @@ def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
     assert rows(ledger, "SELECT * FROM rounds") == before
 
 
-def test_a_coordinator_that_opens_many_rounds_gets_what_was_promised_and_no_more(
+def test_a_coordinator_that_opens_many_rounds_gets_what_was_guaranteed_and_no_more(
     ledger: Ledger,
 ) -> None:
     parties = Parties()
@@ -502,7 +504,7 @@ def test_a_coordinator_that_opens_many_rounds_gets_what_was_promised_and_no_more
     assert ledger.spent == terms().promise.epsilon
 
 
-def test_the_persons_own_limit_holds_over_all_experiments(ledger: Ledger) -> None:
+def test_the_participants_own_limit_holds_over_all_experiments(ledger: Ledger) -> None:
     ledger.set_own_limit(Fraction(3, 4))
     first, second = Parties(), Parties(terms(question="Which other?"))
     for parties in (first, second):
@@ -528,7 +530,7 @@ def test_a_limit_that_falls_after_joining_keeps_the_report_back(ledger: Ledger) 
 @pytest.mark.parametrize(
     "content", [b"", b"\xff", b"[]", b"{", b'{"error": 7}', b"[" * 100_000, b"7" * 5_000]
 )
-def test_nonsense_is_refused_or_waited_out(ledger: Ledger, status: int, content: bytes) -> None:
+def test_nonsense_is_rejected_or_waited_out(ledger: Ledger, status: int, content: bytes) -> None:
     parties = Parties()
     parties.fail = lambda _: httpx.Response(status, content=content)
     Watched(parties, ledger).assert_refuses("coordinator", 1)

@@ -1,4 +1,4 @@
-"""Devices and both parties over real HTTP: what people answer is what is counted."""
+"""Devices and both parties over real HTTP: what participants answer is what is counted."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
             device.join(bytes(32))
 
 
-def test_an_invited_person_takes_part_and_another_does_not(both: Threads) -> None:
+def test_an_invited_participant_takes_part_and_another_does_not(both: Threads) -> None:
     digest = begin(both, "Is it by invitation?", admission="invitation")
     (ticket,) = invitations.make(digest, both.members[0].key, 1)
     with Device(Ledger(":memory:"), pins(both)) as device:

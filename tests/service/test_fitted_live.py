@@ -188,7 +188,7 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
         Definition.of(**given)
 
 
-def test_terms_reject_what_does_not_keep_the_promise() -> None:
+def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
     terms = fitted().terms(ADDRESSES[0], KEYS[0])
     context, noise = terms.context, terms.noise
     assert isinstance(context, FittedTerms)

@@ -54,7 +54,7 @@ def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None
     assert pair.coordinator._snapshot(digest).experiment.learner.played == 0
 
 
-def test_people_who_take_slots_and_never_report_end_nothing(pair: Pair) -> None:
+def test_participants_who_take_slots_and_never_report_end_nothing(pair: Pair) -> None:
     """Sybils waste rounds; afterwards the experiment has as many participants as before."""
     digest = pair.begin(experiment_of(900))
     pair.hold(digest, WORTH.__getitem__)

@@ -81,7 +81,7 @@ def assert_problem(said: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-def test_a_report_that_is_not_whole_is_refused_and_not_kept(
+def test_a_report_that_is_not_whole_is_rejected_and_not_kept(
     both: Threads, digest: bytes, joined: Joined, role: int
 ) -> None:
     pinned = both.pinned(digest)
@@ -162,7 +162,7 @@ def test_who_joins_with_nonsense_gets_no_place(
     assert rows(both.coordinator) == before
 
 
-def test_what_was_sent_is_not_repeated_in_the_refusal(both: Threads, digest: bytes) -> None:
+def test_what_was_sent_is_not_repeated_in_the_rejection(both: Threads, digest: bytes) -> None:
     path, secret = f"/experiments/{digest.hex()}/places", "my-secret-invitation"
     for body in ({"nonce": secret}, {"nonce": "0" * 32, secret: secret, "invitation": [secret]}):
         said = both.post(0, path, json=body)
@@ -250,7 +250,7 @@ def test_the_helper_answers_nobody_but_the_coordinator(
                 assert_problem(said)
 
 
-def test_a_call_for_another_experiment_of_the_same_coordinator_is_refused(
+def test_a_call_for_another_experiment_of_the_same_coordinator_is_rejected(
     both: Threads, digest: bytes, joined: Joined
 ) -> None:
     other = both.begin(question="Another one?")
@@ -261,7 +261,7 @@ def test_a_call_for_another_experiment_of_the_same_coordinator_is_refused(
         assert (said.status_code, "experiment of the round" in said.text) == (403, True)
 
 
-def test_a_call_about_another_round_than_its_path_is_refused(
+def test_a_call_about_another_round_than_its_path_is_rejected(
     both: Threads, digest: bytes, joined: Joined
 ) -> None:
     asked = calls(digest, joined)[f"/rounds/{joined.round.identity.hex()}/description"]

@@ -61,7 +61,9 @@ def test_the_shuffler_takes_no_report_of_a_participant_whom_the_coordinator_inve
 
 
 def test_a_coordinator_cannot_use_the_invitations_of_those_who_ask_it(tmp_path: Path) -> None:
-    """It kept those of people whom it gave no slot, and filled rounds with its own participants."""
+    """It kept those of participants whom it gave no slot, and filled rounds with its own
+    participants.
+    """
     with fronted(small("shuffler", **INVITED), tmp_path) as one:
         one.step(3)
         invited = one.invitations(3)

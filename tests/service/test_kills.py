@@ -64,13 +64,13 @@ TERMS: dict[str, Any] = {
 TIMING = Timing(joining=3, margin=2, grace=600)
 LIFE = 2.0  # seconds that a party lives at most before it is killed
 REST = 0.2  # and that it is dead
-PACE = 0.2  # seconds at most before each half is sent, so that people are about when parties die
+PACE = 0.2  # seconds at most before each share is sent: participants are about when parties die
 OVER = (404, 410)  # a round takes no more
 END = 1 << 30  # after the last round
 
 
 def small() -> Experiment:
-    """Twice three rounds of sixteen people."""
+    """Twice three rounds of sixteen participants."""
     given = {"horizon": 100, "epsilon": 1, "levels": LEVELS, "smallest": MINIMUM}
     return begin("private-med", OPTIONS, trust="two-servers", binary=False, **given)
 
@@ -253,7 +253,7 @@ def parties(
 
 
 def group(both: Processes, number: int = 0, timing: Timing = TIMING) -> Participants:
-    """An experiment that runs, and the people for it."""
+    """An experiment that runs, and the participants for it."""
 
     def begun() -> bytes | None:
         try:
@@ -337,7 +337,7 @@ def calm(directory: Path, storm: Participants, rounds: Mapping[int, Mapping[str,
 
 def report(pair: Pair, digest: bytes, in_sum: Mapping[bytes, set[int]]) -> None:
     """Everybody who is wanted comes, and these places report; where there are none, some report to
-    the coordinator only, so that the helper refuses the round in its turn.
+    the coordinator only, so that the helper rejects the round in its turn.
     """
     rounds = pair.coordinator.status(digest)["rounds"]
     wanted = sum(one["places"] - one["given"] for one in rounds)
@@ -374,7 +374,9 @@ def test_a_hundred_kills_lose_nothing_and_count_nothing_twice(
 
 
 def test_a_helper_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
-    """Away while people report, and away when the deadline has passed; then the next rounds."""
+    """Away while participants report, and away when the deadline has passed; then the next
+    rounds.
+    """
     with nursery() as born, processes(tmp_path, seed=SEED, make=born.process) as both:
         one, helper = group(both, timing=replace(TIMING, joining=600)), both.processes[1]
         wait_for(lambda: one.stages() == {"open"})

@@ -116,7 +116,7 @@ def test_what_waits_to_be_encrypted_takes_room_before_it_is_charged() -> None:
 
 
 def test_a_round_name_that_two_experiments_share_is_joined_once() -> None:
-    """Colluding coordinators name the same round, slot and token: the second one is refused."""
+    """Colluding coordinators name the same round, slot and token: the second one is rejected."""
     second = terms(question="Which other?")
     ledger = remembering(":memory:", terms(), second)
     ledger.join(joining(terms()))
@@ -258,7 +258,7 @@ def test_experiments_of_the_same_party_are_listed_together_with_their_total() ->
     assert copy.export() == ledger.export()
 
 
-def test_sums_of_many_long_costs_are_exported_and_refused_in_words() -> None:
+def test_sums_of_many_long_costs_are_exported_and_rejected_in_words() -> None:
     """Their common denominator has more digits than Python prints."""
     ledger, digest = Ledger(":memory:"), terms().digest
     costs = [Fraction(1, 10**70 + number) for number in range(80)]
@@ -280,7 +280,7 @@ def test_sums_of_many_long_costs_are_exported_and_refused_in_words() -> None:
         ledger.check_room(digest, Fraction(1, 2))
 
 
-def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
+def test_the_participants_own_limit_counts_what_other_experiments_took() -> None:
     first, second = terms(), terms(question="Which other?")
     ledger = remembering(":memory:", first, second)
     ledger.set_own_limit(Fraction(3, 4))
@@ -326,7 +326,7 @@ def test_charge_and_encrypted_bytes_are_stored_in_one_step(tmp_path: Path) -> No
     ledger.charge(bytes(16), halves)
     assert rows(ledger, "SELECT charged, levels FROM rounds") == [(1, None)]
     assert rows(ledger, "SELECT encrypted FROM shares") == [(b"first\x00",), (b"second",)]
-    ledger.charge(bytes(16), lambda _: pytest.fail("sealed twice"))
+    ledger.charge(bytes(16), lambda _: pytest.fail("encrypted twice"))
     ledger.close()
 
 
@@ -487,7 +487,7 @@ def test_a_disk_that_takes_nothing_keeps_everything_back(ledger: Ledger) -> None
     assert len(parties.trace) == requests + 2
 
 
-def test_a_disk_that_takes_nothing_when_joining_asks_for_no_place(ledger: Ledger) -> None:
+def test_a_disk_that_takes_nothing_when_joining_asks_for_no_slot(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -513,7 +513,9 @@ def test_what_does_not_fit_is_neither_charged_nor_stored(ledger: Ledger) -> None
 @pytest.mark.parametrize(
     "content", [b"no database at all" * 100, b"SQLite format 3\x00" + bytes(4000), b"\x00" * 5000]
 )
-def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_ledger_is_rejected_and_left_alone(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(content)
     with pytest.raises(LedgerError, match="nothing"):
@@ -521,7 +523,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path: Path, cont
     assert path.read_bytes() == content
 
 
-def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+def test_another_programs_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE own (name TEXT)")
@@ -540,7 +542,7 @@ def test_a_ledger_of_an_older_format_is_rejected_with_a_remedy(tmp_path: Path) -
         Ledger(tmp_path / "ledger.db")
 
 
-def test_a_damaged_ledger_is_refused_and_nothing_is_sent(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_rejected_and_nothing_is_sent(tmp_path: Path) -> None:
     parties = Parties()
     parties.open()
     path = tmp_path / "ledger.db"
@@ -877,7 +879,7 @@ def test_the_entry_that_is_spoilt_below_is_taken_whole() -> None:
         {"experiments": 7},
     ],
 )
-def test_what_is_no_export_is_refused_whole(change: dict[str, object]) -> None:
+def test_what_is_no_export_is_rejected_whole(change: dict[str, object]) -> None:
     ledger = spent_ledger(1)
     before = ledger.export()
     document = json.loads(spent_ledger(3).export()) | change
@@ -969,7 +971,7 @@ def test_all_participations_together_cost_the_delta_of_the_terms() -> None:
 
 
 def test_successors_with_a_smaller_delta_leave_less_of_it() -> None:
-    """1e-6 spent of 2e-6 is more than successors allow that promise 1e-6 in all."""
+    """1e-6 spent of 2e-6 is more than successors allow that guarantee 1e-6 in all."""
     first = with_delta(Fraction(2, 10**6))
     second = with_delta(Fraction(1, 10**6), first.digest)
     third = with_delta(Fraction(19, 10**7), first.digest)

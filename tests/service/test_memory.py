@@ -57,7 +57,7 @@ def servers() -> set[str]:
 
 
 def of_four_rounds(pair: Pair, digest: bytes) -> tuple[float, float]:
-    """How much stays in containers per person, and how many objects per round."""
+    """How much stays in containers per participant, and how many objects per round."""
     before, rounds = alive(), len(over(pair, digest))
     people = sum(pair.hold(digest, lambda option: int(option == "plain")) for _ in range(4))
     more, new = len(over(pair, digest)) - rounds, alive() - before
@@ -67,7 +67,7 @@ def of_four_rounds(pair: Pair, digest: bytes) -> tuple[float, float]:
 
 
 @pytest.mark.extended
-def test_nothing_of_a_round_and_of_its_people_is_kept_when_it_is_over(tmp_path: Path) -> None:
+def test_nothing_of_a_round_and_of_its_participants_is_kept_when_it_is_over(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin(experiment_of(20_000))
         for _ in range(3):  # until all that is made once is there

@@ -166,7 +166,7 @@ def test_the_definition_chooses_and_says_why(
 
 
 @pytest.mark.parametrize("fields", [FIELDS, ("device: phone, desktop",)])
-def test_the_forecast_of_contexts_says_noise_people_and_gain(fields: tuple[str, ...]) -> None:
+def test_the_forecast_of_contexts_says_noise_participants_and_gain(fields: tuple[str, ...]) -> None:
     expected = {"baseline": Fraction(1, 2), "lift": Fraction(4, 5), "evaluation": Fraction(1, 3)}
     defined = contextual(fields, participants=4000, epsilon=Fraction(4), **expected)
     found = forecast(defined, runs=2)
@@ -209,7 +209,7 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
         Definition.of(**given)
 
 
-def test_terms_reject_what_does_not_keep_the_promise() -> None:
+def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
     terms = contextual().terms(ADDRESSES[0], KEYS[0])
     context, noise = terms.context, terms.noise
     assert isinstance(context, MomentTerms)
@@ -245,7 +245,7 @@ def test_a_feature_map_with_longer_features_is_rejected() -> None:
 
 
 def test_devices_have_the_features_and_moments_of_the_simulation() -> None:
-    """Bit for bit, for 300 people: features of all options, and the sum of all reports."""
+    """Bit for bit, for 300 participants: features of all options, and the sum of all reports."""
     defined, rng = contextual(levels=4), random.Random(8)
     terms = defined.terms(ADDRESSES[0], KEYS[0])
     features = moments(defined).features(defined.options)

@@ -123,7 +123,7 @@ def test_the_newcomers_path_leads_from_nothing_to_a_winner(tmp_path: Path) -> No
     tables = [out for content, out in said if "estimates" in content]
     assert len(tables) == 2
     first = tables[0].split("which is best:")[1]
-    # 40 people each, 0.9 against 0.3 with noise: a chance below 10^-5 to see it the other way round
+    # 40 participants each, 0.9 against 0.3 with noise: below 10^-5 to see it the other way round
     assert "Hi leads" in first or "Hi is better than every other option" in first
     assert "You are greeted with:" in next(out for content, out in said if "app.py" in content)
     assert "0 broken" in said[-1][1]

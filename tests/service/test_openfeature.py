@@ -153,7 +153,7 @@ def test_a_flag_that_is_no_experiment_is_not_found() -> None:
     assert parties.trace == []
 
 
-def test_offline_or_refused_gives_the_default_with_a_reason_and_does_not_hammer() -> None:
+def test_offline_or_rejected_gives_the_default_with_a_reason_and_does_not_hammer() -> None:
     for answer in (httpx.Response(503), httpx.Response(409, json={"error": "it is paused"})):
         parties = Parties()
         parties.open()
@@ -173,7 +173,7 @@ def test_offline_or_refused_gives_the_default_with_a_reason_and_does_not_hammer(
         assert len(parties.trace) == requests
 
 
-def test_changed_options_wait_for_the_person() -> None:
+def test_changed_options_wait_for_the_participant() -> None:
     parties = Parties()
     first = parties.experiment
     parties.open()

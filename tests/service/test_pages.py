@@ -52,7 +52,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
 
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A real experiment of hostile names after some rounds, one of them refused."""
+    """A real experiment of hostile names after some rounds, one of them rejected."""
     with sqlite_pair(tmp_path_factory.mktemp("parties")) as pair:
         digest = pair.begin(experiment_of(1500, OPTIONS), question=HOSTILE)
         for come in (1.0, 1.0, 0.01):
@@ -264,7 +264,7 @@ def test_who_sees_what_is_drawn_for_the_trust_model_of_the_terms(
 
 
 @pytest.mark.parametrize("made", TRUST_MODELS)
-def test_what_was_promised_is_that_of_the_trust_model(
+def test_what_was_guaranteed_is_that_of_the_trust_model(
     view: dict[str, Any], made: Callable[[], Terms]
 ) -> None:
     terms = made()
@@ -404,7 +404,7 @@ def events(lines: Iterator[str], count: int) -> list[dict[str, Any]]:
 
 
 def version_of(page: str) -> str:
-    """What whoever loaded a page has seen."""
+    """What a visitor of the page has seen."""
     return re.search('data-seen="([0-9a-f]+)"', page)[1]  # type: ignore[index]
 
 
@@ -433,7 +433,7 @@ def test_a_stream_says_what_changed_and_nothing_else(both: Threads) -> None:
     assert set(changed["parts"]) == {"state"}
 
 
-def test_a_stream_is_silent_when_people_join(
+def test_a_stream_is_silent_when_participants_join(
     both: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "FRESH", 0.0)
@@ -450,7 +450,9 @@ def test_a_stream_is_silent_when_people_join(
     assert set(first["parts"]) == {"state"}
 
 
-def test_what_anybody_sees_changes_when_rounds_end_and_not_when_people_join(tmp_path: Path) -> None:
+def test_what_anybody_sees_changes_when_rounds_end_and_not_when_participants_join(
+    tmp_path: Path,
+) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step()

@@ -1,4 +1,4 @@
-"""Coordinator and helper over their databases: what they take, keep, refuse and learn."""
+"""Coordinator and helper over their databases: what they take, keep, reject and learn."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_rows_of_participants_go_with_their_round(pair: Pair) -> None:
         assert rows(pair, role, store.spent) == 0
 
 
-def test_the_same_ticket_gets_the_same_place_and_another_another(pair: Pair) -> None:
+def test_the_same_ticket_gets_the_same_slot_and_another_another(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     nonce = os.urandom(16)
@@ -139,7 +139,7 @@ def test_two_different_reports_of_one_place_in_one_batch_keep_the_first(pair: Pa
     assert sorted(type(one).__name__ for one in said) == ["Conflict", "NoneType"]
 
 
-def test_reports_after_the_deadline_or_for_unknown_rounds_are_refused(pair: Pair) -> None:
+def test_reports_after_the_deadline_or_for_unknown_rounds_are_rejected(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
@@ -191,7 +191,7 @@ def test_what_is_kept_while_the_deadline_passes_is_counted(
     assert (released["reports"], released["sums"]) == (len(others) + 1, [len(others) + 1])
 
 
-def test_forged_places_and_foreign_shares_are_refused(pair: Pair) -> None:
+def test_forged_places_and_foreign_shares_are_rejected(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
@@ -239,7 +239,7 @@ def test_requests_that_find_no_slot_never_reach_the_learner(
 
 
 def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
-    """Chi-square over which round people get, false alarm 1e-4."""
+    """Chi-square over which round participants get, false alarm 1e-4."""
     digest = pair.begin(experiment_of(200_000))
     pair.step(2)
     rounds = rounds_of(pair, digest, "open")
@@ -254,7 +254,7 @@ def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
     assert chi / (1 - share) < 18.4
 
 
-def test_a_round_below_its_minimum_is_refused_and_skipped(pair: Pair) -> None:
+def test_a_round_below_its_minimum_is_rejected_and_skipped(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     asked = pair.participants(digest, 30)
@@ -271,7 +271,7 @@ def test_a_round_below_its_minimum_is_refused_and_skipped(pair: Pair) -> None:
     assert pair.coordinator.status(digest)["state"] == "running"
 
 
-def test_a_round_that_only_the_helper_refuses_is_over_for_both_at_once(pair: Pair) -> None:
+def test_a_round_that_only_the_helper_rejects_is_over_for_both_at_once(pair: Pair) -> None:
     """Enough shares at the coordinator, too few at the helper: nobody waits for the grace."""
     digest = pair.begin()
     pair.step(2)
@@ -354,7 +354,7 @@ def refusing(*_: object) -> bytes:
 
 
 @pytest.mark.parametrize("what", ["keys", "describe"])
-def test_a_helper_that_keeps_refusing_leaves_no_trail_of_rounds(
+def test_a_helper_that_keeps_rejecting_leaves_no_trail_of_rounds(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """It may have lost its database, and its operator be on holiday."""
@@ -418,7 +418,7 @@ def test_nothing_runs_before_the_helper_has_signed(pair: Pair) -> None:
     assert pair.join(digest).slot is not None
 
 
-def test_an_experiment_that_is_not_that_of_its_terms_is_refused(pair: Pair) -> None:
+def test_an_experiment_that_is_not_that_of_its_terms_is_rejected(pair: Pair) -> None:
     twice = terms_of(pair.keys, answer=Answer("1 if you liked it", window=30, levels=1))
     other = replace(twice, noise=replace(twice.noise, scale=Fraction(2)))
     with pytest.raises(TacitError, match="noise of the experiment differs"):
@@ -717,7 +717,7 @@ def test_successors_are_succeeded_and_what_was_removed_does_not_come_back(quiet:
     assert {one["option"] for one in status["rounds"][-2:]} <= {"short", "new"}
 
 
-def test_terms_that_take_the_control_away_are_refused_before_anybody_signs(pair: Pair) -> None:
+def test_terms_that_take_the_control_away_are_rejected_before_anybody_signs(pair: Pair) -> None:
     experiment = experiment_of()
     experiment.keep_control("plain", 0.2)
     digest = pair.begin(experiment)
@@ -802,7 +802,7 @@ def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
     assert rounds_of(quiet, digest, "opened")
 
 
-def test_what_stands_for_one_person_is_not_printed() -> None:
+def test_what_stands_for_one_participant_is_not_printed() -> None:
     nonce, token, invitation = b"n" * 16, b"t" * 16, "a-marked-invitation"
     place = ReportSlot(7, token)
     shown = repr(

@@ -33,7 +33,7 @@ from tacit.client import Device, Ledger, Pins
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "two-organisations.md").read_text(encoding="utf-8")
 PATIENCE = 60.0
-LARGE = 3 << 20  # bytes of a body, which a proxy refuses unless it is told
+LARGE = 3 << 20  # bytes of a body, which a proxy rejects unless it is told
 
 
 def certificate(directory: Path) -> tuple[Path, Path]:
@@ -172,7 +172,7 @@ def test_an_experiment_runs_behind_the_proxies_of_the_page(name: str, tmp_path: 
 
 
 def report(directory: Path, client: httpx.Client) -> None:
-    """One person takes part."""
+    """One participant takes part."""
     built_in = json.loads((directory / "app.json").read_text())
     experiment, ledger = built_in["experiment"], Ledger(":memory:")
     device = Device(ledger, Pins(**built_in["pins"]), http=client)

@@ -42,7 +42,7 @@ def test_an_experiment_runs_from_terms_to_estimates_over_http(both: Threads) -> 
     assert both.get(0, f"/experiments/{name}/export", headers=ADMIN).json()["history"]
 
 
-def test_the_same_again_is_the_same_and_something_else_is_refused(both: Threads) -> None:
+def test_the_same_again_is_the_same_and_something_else_is_rejected(both: Threads) -> None:
     digest = both.begin(question="Again?")
     pinned, joined = both.pinned(digest), both.place(digest)
     assert both.join(digest, b"n" * 16) == both.join(digest, b"n" * 16)

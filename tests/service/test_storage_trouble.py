@@ -89,7 +89,7 @@ def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Pa
 @pytest.mark.extended
 def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path: Path) -> None:
     """Where a volume is not mounted an empty directory is left, which must not be taken for one
-    that has lost its keys; whoever has lost them says so.
+    that has lost its keys; the party that lost them says so.
     """
     with served(tmp_path) as both:
         both.place(both.begin())

@@ -1,8 +1,8 @@
-"""After a round nothing that a person sent, or was given, is left anywhere.
+"""After a round nothing that a participant sent, or was given, is left anywhere.
 
-Everything of one person is marked by being random and known to the test: the number of the ticket,
-the place's token, both encrypted shares and what is in them, the invitation. All files of both
-parties, and a dump of the database, are searched for any of it, raw, in hex and in base64.
+Everything of one participant is marked by being random and known to the test: the number of the
+ticket, the place's token, both encrypted shares and what is in them, the invitation. All files of
+both parties, and a dump of the database, are searched for any of it, raw, in hex and in base64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit.aggregation.aggregator_context import AggregatorStage, RoundRecord
 from tacit.service import invitations
 from tacit.service.assignment import Assigned, Ticket
 
-PEOPLE, MARKS = 60, 25  # people, and things of theirs to be looked for
+PEOPLE, MARKS = 60, 25  # participants, and things of theirs to be looked for
 
 
 def forms(mark: bytes) -> list[bytes]:
@@ -75,7 +75,7 @@ def told(pair: Pair, tmp_path: Path) -> tuple[Pair, list[bytes], Callable[[], by
     return pair, marks, left
 
 
-def test_nothing_of_a_person_is_left_after_the_round(
+def test_nothing_of_a_participant_is_left_after_the_round(
     told: tuple[Pair, list[bytes], Callable[[], bytes]],
 ) -> None:
     pair, marks, left = told

@@ -128,7 +128,7 @@ def test_a_failing_database_says_so_and_the_next_group_is_written(
     assert "secret" not in caplog.text
 
 
-def test_one_refusal_does_not_touch_the_others_of_its_group() -> None:
+def test_one_rejection_does_not_touch_the_others_of_its_group() -> None:
     def commit(works: Sequence[int]) -> list[int | Conflict]:
         return [Conflict("other bytes") if work == 1 else work for work in works]
 

@@ -407,7 +407,7 @@ def test_records_are_bound_to_their_terms(definition: Path) -> None:
     ("given", "name"),
     [({"epsilon": "0,5"}, "--epsilon"), ({"delta": "1/0"}, "--delta"), ({"clip": nan}, "--clip")],
 )
-def test_costs_of_an_evaluation_that_are_no_numbers_are_refused(
+def test_costs_of_an_evaluation_that_are_no_numbers_are_rejected(
     signed: Path, given: dict[str, Any], name: str
 ) -> None:
     (signed / "policy.json").write_text("{}")

@@ -165,7 +165,7 @@ def test_a_line_that_was_not_finished_is_overwritten(tmp_path: Path, torn: bytes
     assert lines(path) == whole.records
 
 
-def test_another_task_is_refused_by_the_keys_that_differ(tmp_path: Path) -> None:
+def test_another_task_is_rejected_by_the_keys_that_differ(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     over_seeds(Nap(0.0), range(2), path=path, identity={"epsilon": 1.0, "arms": 3})
     before = path.read_bytes()
@@ -232,7 +232,7 @@ def test_an_old_log_stays_until_there_is_something_new(tmp_path: Path) -> None:
     assert lines(path) == [{"seed": 0}]
 
 
-def test_a_log_that_cannot_be_written_is_refused_before_any_run(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_rejected_before_any_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for bad, reason in (
         (tmp_path / "file" / "log", "a file is in the way"),

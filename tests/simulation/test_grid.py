@@ -101,7 +101,7 @@ def test_a_cell_is_what_simulate_gives_for_its_seed() -> None:
 def test_every_algorithm_can_be_in_a_study() -> None:
     tables = [{"family": family, **size} for family, size in SIZES.items()]
     names = [name for name in algorithms() if name != "sdp-dpe"]  # it takes its time
-    own = {"sdp-fedlinucb": {"epsilon": 0.01}}  # it promises no more than that
+    own = {"sdp-fedlinucb": {"epsilon": 0.01}}  # it guarantees no more than that
     listed = [{"name": name, "label": name, **own.get(name, {})} for name in names]
     study = study_of({"algorithms": listed, "problems": tables, "seeds": 1})
     assert [one.algorithm for one in study.configurations] == names
@@ -208,7 +208,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @each_row("case", BAD)
-def test_a_bad_study_is_refused_by_field_value_and_fix(case: str, tmp_path: Path) -> None:
+def test_a_bad_study_is_rejected_by_field_value_and_fix(case: str, tmp_path: Path) -> None:
     change, message = BAD[case]
     (tmp_path / "here.csv").write_text("old,new\n" + "0,1\n" * 20)
     with pytest.raises(TacitError, match=message) as caught:
@@ -218,7 +218,7 @@ def test_a_bad_study_is_refused_by_field_value_and_fix(case: str, tmp_path: Path
     assert "--" not in str(caught.value)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"cannot read .*none.toml: No such file"):
         read_study(tmp_path / "none.toml")
     bad = tmp_path / "bad.toml"

@@ -102,7 +102,7 @@ def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Results]) -> 
     assert body.count('data-value="(0.5, 0)-DP"') > 1
 
 
-def test_a_page_says_what_is_promised_not_what_was_asked_for(tmp_path: Path) -> None:
+def test_a_page_says_what_is_guaranteed_not_what_was_asked_for(tmp_path: Path) -> None:
     given = {"algorithms": ["dist-rdp-se"], "problems": {"arms": 2, "horizon": 200}, "seeds": 1}
     study = study_of({**given, "guarantees": {"epsilon": [1, 2], "constants": "paper"}})
     with stored(tmp_path, header(study.name, study.identity()), study.cells) as store:
@@ -193,7 +193,7 @@ def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
     assert row["regret_mean"] is None
 
 
-def test_what_is_no_sweep_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_sweep_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         TacitError, match=r"no finished run in log.jsonl. Give the directory of a sweep"
     ):

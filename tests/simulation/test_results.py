@@ -168,13 +168,13 @@ def closed(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may do anything")
-def test_a_directory_without_permission_is_refused(closed: Path) -> None:
+def test_a_directory_without_permission_is_rejected(closed: Path) -> None:
     for out in (closed, closed / "new"):
         with pytest.raises(TacitError, match=r"no permission\. Choose a directory"):
             probe(out)
 
 
-def test_a_refused_permission_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_permission_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 

@@ -194,7 +194,7 @@ def test_a_log_that_is_used_up_ends_the_run_and_the_round_stays_open() -> None:
     assert result.final_regret == pytest.approx(5 * 0.5 + 20 * 1.0)
 
 
-def test_worlds_refuse_rounds_that_are_not_theirs() -> None:
+def test_worlds_reject_rounds_that_are_not_theirs() -> None:
     _, experiment = scripted()
     silos = Synthetic.draw(2, 3, 4, np.random.default_rng(0))
     with pytest.raises(TacitError, match="silos play policies"):
@@ -207,7 +207,7 @@ def test_worlds_refuse_rounds_that_are_not_theirs() -> None:
 
 @pytest.mark.parametrize("slow", [False, True])
 def test_both_paths_report_two_metrics_of_everybody(slow: bool) -> None:
-    """So little noise that there is none: what is learned is what people held."""
+    """So little noise that there is none: what is learned is what participants held."""
     world = Guarded(Bernoulli((0.2, 0.9)), Bernoulli((1.0, 0.0)))
     problem = ArmsProblem.of(
         arms=2, horizon=3_000, control_share=0.3, guardrail="errors", epsilon=60.0, binary=True

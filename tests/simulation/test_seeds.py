@@ -1,5 +1,5 @@
 """Sweeps: the same records in one process and in several, nothing lost on an interrupt, results as
-people and programs want them.
+participants and programs want them.
 """
 
 from __future__ import annotations

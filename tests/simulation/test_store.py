@@ -143,7 +143,7 @@ def test_the_log_stays_while_cells_are_missing_and_failures_are_told(tmp_path: P
         ),
     ],
 )
-def test_another_study_is_refused_by_what_differs(
+def test_another_study_is_rejected_by_what_differs(
     tmp_path: Path, key: str, value: Any, message: str
 ) -> None:
     with stored(tmp_path, HEAD, 4, "jsonl") as store:
@@ -158,7 +158,7 @@ def test_another_study_is_refused_by_what_differs(
     assert (tmp_path / LOG).read_bytes() == before
 
 
-def test_another_version_another_format_and_another_thing_are_refused(tmp_path: Path) -> None:
+def test_another_version_another_format_and_another_thing_are_rejected(tmp_path: Path) -> None:
     with stored(tmp_path / "a", HEAD, 4, "jsonl") as store:
         store.add(0, '{"cell": 0}')
         store.finish([])

@@ -228,7 +228,7 @@ def test_a_world_that_only_this_process_knows_is_swept_here() -> None:
         ({"address": "head:6379"}, "the engine is local. Use --engine ray, or leave"),
     ],
 )
-def test_a_way_that_is_none_is_refused(how: dict[str, Any], message: str) -> None:
+def test_a_way_that_is_none_is_rejected(how: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         sweep(algorithms=["ucb1"], **how)
 

@@ -39,13 +39,13 @@ BROKEN = {
 
 
 def private() -> dict[str, Protocol]:
-    """The first round of every named algorithm that promises something at its defaults."""
+    """The first round of every named algorithm that guarantees something at its defaults."""
     found = {}
     for name in algorithms():
         try:
             protocol = first_round(name, {})
         except TacitError:
-            continue  # refused at its defaults, with a reason
+            continue  # rejected at its defaults, with a reason
         if protocol.guarantee is not None:
             found[name] = sendable(protocol)[0]
     return found
@@ -76,7 +76,7 @@ def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
         assert verdict(protocol, factor, reuse).caught, how
 
 
-def test_bits_too_many_to_be_made_are_counted_and_what_is_opened_is_the_same() -> None:
+def test_bits_too_many_to_be_made_are_counted_and_what_is_released_is_the_same() -> None:
     protocol = first_round("sdp-fedlinucb-vec", {})
     counted, so = sendable(protocol)
     assert so
@@ -147,7 +147,7 @@ def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
     assert NoiseDistribution.draw is sound
 
 
-def test_what_cannot_be_audited_is_refused() -> None:
+def test_what_cannot_be_audited_is_rejected() -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("sdp-fedlinucb-vec", {"through": "mixing"}, "too large to send"),
         ("ucb1", {}, "has no guarantee to audit"),

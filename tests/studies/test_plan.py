@@ -55,7 +55,7 @@ def test_a_trust_model_that_cannot_serve_is_a_row_that_says_why() -> None:
     assert result.recommendation.startswith(FIRST)
 
 
-def test_people_who_come_again_share_one_promise() -> None:
+def test_participants_who_come_again_share_one_guarantee() -> None:
     result = plan(baseline=0.3, lift=0.5, epsilon=1.0, participations=2, runs=1)
     secagg = result.costs[1]
     data = secagg.to_dict()["guarantee"]
@@ -83,7 +83,7 @@ def test_people_who_come_again_share_one_promise() -> None:
         ({"gap": 0.1, "participation": 2}, "a plan has no option participation"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_any_work(
+def test_what_makes_no_sense_is_rejected_before_any_work(
     asked: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):

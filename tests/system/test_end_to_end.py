@@ -185,7 +185,7 @@ def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, thro
 def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality(
     name: str, through: str
 ) -> None:
-    """Every play is another person's, and every action's sum is released by itself."""
+    """Every play is another participant's, and every action's sum is released by itself."""
     entry = lookup(name)
     size = {"dimension": 2, "actions": 4, "horizon": 300, "epsilon": 10.0, "delta": 0.1}
     problem: Any = entry.ask(size)
@@ -246,7 +246,7 @@ def test_silos_decide_as_with_the_ideal_functionality(noise: str, through: str) 
     assert sorted(real.mechanism.released) == list(range(6))
 
 
-def test_dropout_within_what_was_promised_is_survived_and_private() -> None:
+def test_dropout_within_what_was_guaranteed_is_survived_and_private() -> None:
     """A fifth of 100 devices drop out at various stages: the sum of the others opens, and the noise
     in it still gives epsilon = 1.
     """
@@ -278,7 +278,7 @@ def test_shares_made_for_everyone_fail_at_a_fifth_of_dropout_and_ours_hold() -> 
         )
 
 
-def test_one_report_fewer_than_promised_opens_nothing() -> None:
+def test_one_report_fewer_than_guaranteed_releases_nothing() -> None:
     protocol = secure_sum(50, dropout=0.2)
     messages = [protocol.randomize(1.0) for _ in range(50)]
     with pytest.raises(Refusal, match=r"(at least|batch size is) 40"):

@@ -1,4 +1,4 @@
-"""Terms: one spelling, one digest, no contradictions; and what a device refuses because of them."""
+"""Terms: one spelling, one digest, no contradictions; and what a device rejects because of them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ SPELT = terms().encode()
 
 @given(st.integers(0, len(SPELT) - 1), st.integers(1, 255))
 @settings(max_examples=300)
-def test_one_changed_byte_is_refused_or_makes_other_terms(at: int, change: int) -> None:
+def test_one_changed_byte_is_rejected_or_makes_other_terms(at: int, change: int) -> None:
     mutated = bytearray(SPELT)
     mutated[at] ^= change
     try:
@@ -146,7 +146,7 @@ def test_one_changed_byte_is_refused_or_makes_other_terms(at: int, change: int) 
         b"x" * 100_000,
     ],
 )
-def test_another_spelling_is_refused_and_nothing_else_raised(data: bytes) -> None:
+def test_another_spelling_is_rejected_and_nothing_else_raised(data: bytes) -> None:
     assert data != SPELT
     with pytest.raises(Refusal):
         Terms.decode(data)
@@ -219,7 +219,7 @@ def test_terms_in_words_state_the_least_noise_of_a_round() -> None:
     assert "rehearsed noise of variance 40 or more" in "\n".join(in_words(masked(noise=rehearsed)))
 
 
-def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
+def test_terms_in_words_say_everything_and_round_the_guarantee_up() -> None:
     text = "\n".join(in_words(terms()))
     for said in (
         terms().question,
@@ -308,8 +308,8 @@ def test_terms_are_pinned_only_with_both_signatures_under_the_pinned_keys() -> N
         Pinned(shown, good[:1], shown.keys)
 
 
-def test_a_coordinator_that_names_its_own_key_as_the_helpers_is_refused() -> None:
-    """The terms are signed by whoever they name, but not named is whom the device has pinned."""
+def test_a_coordinator_that_names_its_own_key_as_the_helpers_is_rejected() -> None:
+    """The terms are signed by those they name, who are not those that the device has pinned."""
     forged = terms(parties=parties(KEYS[0], KEYS[2]))
     signatures = (cosign(forged, KEYS[0]), cosign(forged, KEYS[2]))
     with pytest.raises(Refusal, match="must be the pinned key"):
@@ -483,13 +483,13 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
         ({"scale": None}, "is devices: must be servers"),
     ],
 )
-def test_a_weaker_round_is_refused_in_words(changes: Any, words: str) -> None:
+def test_a_weaker_round_is_rejected_in_words(changes: Any, words: str) -> None:
     with pytest.raises(Refusal, match=words):
         pinned().check(offer(**changes))
 
 
 @given(st.fractions(min_value=Fraction(1, 100), max_value=100))
-def test_a_scale_is_accepted_exactly_from_the_promise_on(scale: Fraction) -> None:
+def test_a_scale_is_accepted_exactly_from_the_guarantee_on(scale: Fraction) -> None:
     if scale * Fraction(1, 2) >= 4 * 2 * 3:
         assert pinned().check(offer(scale=scale)) * 3 <= Fraction(1, 2)
     else:
@@ -540,7 +540,7 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
         ({"predecessor": b""}, "predecessor is empty: must be"),
     ],
 )
-def test_weaker_successors_are_refused_by_devices_and_parties(changes: Any, words: str) -> None:
+def test_weaker_successors_are_rejected_by_devices_and_parties(changes: Any, words: str) -> None:
     old = pinned()
     new = terms(**{"predecessor": old.terms.digest} | changes)
     with pytest.raises(Refusal, match=words):
@@ -565,8 +565,8 @@ def test_weaker_successors_are_refused_by_devices_and_parties(changes: Any, word
         ),
     ],
 )
-def test_successors_keep_what_the_promise_would_not_need(changes: Any, words: str) -> None:
-    """Noise of 48 would earn the promise; people were told 60."""
+def test_successors_keep_what_the_guarantee_would_not_need(changes: Any, words: str) -> None:
+    """Noise of 48 would earn the guarantee; participants were told 60."""
     old = terms(noise=Noise(Fraction(60)))
     kept = {"predecessor": old.digest, "noise": old.noise}
     approve_successor(old, terms(**kept), KEYS[0], MemoryRecords())
@@ -715,7 +715,7 @@ def test_the_vectors_hold_by_the_standard_library_alone() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["1/1000", "1", "7", "461/50", "37/4", "10", "13", "15", "20"])
-def test_the_factor_that_people_read_is_never_below_the_promise(epsilon: str) -> None:
+def test_the_factor_that_participants_read_is_never_below_the_guarantee(epsilon: str) -> None:
     promise = Fraction(epsilon)
     shown = float(factor(promise).replace(",", ""))
     assert mpmath.exp(mpmath.mpf(promise.numerator) / promise.denominator) <= shown

@@ -73,7 +73,7 @@ ALL = (terms, proven, masked, shuffled, local)
         (local, "Nobody but your own device must be honest."),
     ],
 )
-def test_the_line_after_the_promise_names_who_must_be_honest(
+def test_the_line_after_the_guarantee_names_who_must_be_honest(
     made: Callable[[], Terms], said: str
 ) -> None:
     lines = in_words(made())
@@ -122,7 +122,7 @@ def test_as_many_as_may_be_dishonest_or_missing_are_said(about: Aggregation, sai
     assert said in honesty(replace(shuffled(), aggregation=about))
 
 
-def test_the_promise_is_said_in_one_sentence_a_person_understands() -> None:
+def test_the_guarantee_is_said_in_one_sentence_a_participant_understands() -> None:
     assert likelihood(Promise(Fraction(1))) == [
         "If you had answered differently, nothing that anybody learns would become more than 2.72 "
         "times more or less likely."

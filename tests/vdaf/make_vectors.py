@@ -1,7 +1,7 @@
 """Writes vectors of our own, in the layout of the VDAF draft: `python tests/vdaf/make_vectors.py`.
 
 They hold what the draft's published ones do not: limits that are no power of two less one, of one
-bit and of many, several nonces, and shares that are no shares, refused at the first step. What is
+bit and of many, several nonces, and shares that are no shares, rejected at the first step. What is
 written was computed by this implementation, whose agreement with the draft rests on the draft's
 own vectors.
 """
@@ -104,7 +104,7 @@ def spoilt(vector: dict[str, Any]) -> dict[str, Any]:
 
 
 def unproved(vector: dict[str, Any], prio3: Prio3) -> dict[str, Any]:
-    """The same with a proof whose last value is another: refused when both shares meet."""
+    """The same with a proof whose last value is another: rejected when both shares meet."""
     report = dict(vector["reports"][0])
     share = bytes.fromhex(report["input_shares"][0])
     changed = share[:-8] + pack([(int.from_bytes(share[-8:], "little") + 1) % MODULUS])

@@ -47,7 +47,7 @@ class Steps:
         return bytes.fromhex(self.vector["ctx"])
 
     def run(self) -> list[str]:
-        """The operations that were refused, of which the vector says so."""
+        """The operations that were rejected, of which the vector says so."""
         refused = []
         for step in self.vector["operations"]:
             try:

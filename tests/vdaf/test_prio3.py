@@ -227,7 +227,7 @@ def test_vectors_have_one_spelling(numbers: list[int]) -> None:
 
 
 @KIND
-def test_what_makes_no_sense_is_refused_at_its_stage(prio3: Prio3) -> None:
+def test_what_makes_no_sense_is_rejected_at_its_stage(prio3: Prio3) -> None:
     asked = prio3.question(bytes(32), CONTEXT, bytes(16))
     shares = prio3.shard(CONTEXT, 1, bytes(16), bytes(RANDOM_SIZE))
     for role in (0, 1):
@@ -249,7 +249,7 @@ def test_what_makes_no_sense_is_refused_at_its_stage(prio3: Prio3) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -3, 2**63])
-def test_limits_that_no_proof_covers_are_refused(limit: int) -> None:
+def test_limits_that_no_proof_covers_are_rejected(limit: int) -> None:
     with pytest.raises(TacitError, match="limit is"):
         prio3_sum(limit)
 

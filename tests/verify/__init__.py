@@ -1,1 +1,1 @@
-"""Promises recomputed by slow arithmetic that shares nothing with the package: `make verify`."""
+"""Guarantees recomputed by slow arithmetic that shares nothing with the package: `make verify`."""

@@ -41,15 +41,15 @@ NEVER_OVER = 1 + 1e-9
 SIZES = (2, 3, 19, 64, 65, 1000, 100_000, 1_000_000)
 SMOOTH = 500  # wider discrete Gaussians have tails in closed form
 LARGEST_GROUP = 1000  # bits of a group whose numbers of ones are multiplied out
-LARGEST_SUM = 200  # people whose discrete Gaussian shares are added up; squaring takes minutes
+LARGEST_SUM = 200  # discrete Gaussian shares that are added up; squaring takes minutes
 
 
 @dataclass(frozen=True)
 class Seen:
-    """`copies` independent numbers with noise of this distribution, each of which one person moves
-    by `shift`; `pure` is the loss of one where it is known exactly, `gaussian` how many standard
-    deviations all of it moves where it is normal, `lattice` the standard deviation of all of it
-    together where it is a wide discrete Gaussian, which `shift` then moves.
+    """`copies` independent numbers with noise of this distribution, each of which one participant
+    moves by `shift`; `pure` is the loss of one where it is known exactly, `gaussian` how many
+    standard deviations all of it moves where it is normal, `lattice` the standard deviation of all
+    of it together where it is a wide discrete Gaussian, which `shift` then moves.
     """
 
     distribution: Callable[[], slow.Distribution]
@@ -235,7 +235,7 @@ def nothing() -> slow.Distribution:
 
 @dataclass
 class Row:
-    """What was found of one algorithm: settings recomputed, those that tacit refuses, and those
+    """What was found of one algorithm: settings recomputed, those that tacit rejects, and those
     that this arithmetic does not reach.
     """
 

@@ -6,7 +6,7 @@ is summed up of it is never too much; those of wide distributions are interpolat
 about 1e-17
 of itself. Several independent draws are powers of one huge integer whose digits are the table
 (Kronecker substitution). Several losses together are put on a grid, rounded down, and convolved:
-again never too much. A promise below such a number is false.
+again never too much. A guarantee below such a number is false.
 """
 
 from __future__ import annotations
@@ -61,10 +61,9 @@ NODES, REACH = 48, 13.5  # of the interpolation, and how many standard deviation
 
 
 def width(shift: int, deviation: float) -> int:
-    """By how much a wide distribution may be made coarser: a part of what a person moves, so that
-    ⌊X/w⌋
-    moves by a whole number, and a two-hundredth of the standard deviation at most. Whoever sees
-    less learns less, so what is computed of it is never too much.
+    """By how much a wide distribution may be made coarser: a part of what a participant moves, so
+    that ⌊X/w⌋ moves by a whole number, and a two-hundredth of the standard deviation at most.
+    An adversary who sees less learns less, so what is computed of it is never too much.
     """
     most = deviation / 200
     return max((w for w in range(1, shift + 1) if shift % w == 0 and w <= most), default=1)
@@ -406,8 +405,9 @@ def reports(tau: int, mixture: Fraction, share: Distribution, digits: int = 112)
 
 
 def group_loss(weights: list[list[int]], honest: int, ones: int) -> Any:
-    """The largest |ln P/Q| of the number of ones of so many people when one of them has the other
-    bit, `ones` of those besides having a 1: exact products of polynomials, as digits of integers.
+    """The largest |ln P/Q| of the number of ones of so many participants when one of them has the
+    other bit, `ones` of those besides having a 1: exact products of polynomials, as digits of
+    integers.
     """
     size = honest * (max(map(max, weights)).bit_length() + len(weights[0]).bit_length()) // 8 + 2
     zero, one = (

@@ -1,9 +1,10 @@
 """Two neighbouring streams of records, written out, through the encoder that silos run.
 
-One participant's records are replaced and everything else stays. Other people's records put every
-number of every row of a visited silo at the edge of rounding, so that replacing pushes it over. The
-encoder draws no noise here: its integers are those that noise has to hide. Their difference over
-everything released is a lower bound on the sensitivity, whatever the accounting says.
+One participant's records are replaced and everything else stays. Other participants' records put
+every number of every row of a visited silo at the edge of rounding, so that replacing pushes it
+over. The encoder draws no noise here: its integers are those that noise has to hide. Their
+difference over everything released is a lower bound on the sensitivity, whatever the accounting
+says.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def at_the_edge(
 ) -> tuple[Floats, Floats]:
     """A silo's vectors by batch, in two streams that differ in one participant's records. Others'
     records add what is missing to the edge of rounding in the row that this batch completes: a
-    fraction of a unit, by which many people's records can differ from what they were.
+    fraction of a unit, by which many participants' records can differ from what they were.
     """
     right, steps = sums.shape.right, sums.shape.steps
     apart = counts[:, None] * (other - one)

@@ -1,4 +1,6 @@
-"""The slow arithmetic agrees with the exact one of the package, and would find a false promise."""
+"""The slow arithmetic agrees with the exact one of the package, and would find a false
+guarantee.
+"""
 
 from __future__ import annotations
 
@@ -343,8 +345,8 @@ def everywhere(sums: PrefixSums) -> Iterator[Any]:
 def test_no_arrangement_moves_integers_by_more_than_is_charged(
     kind: Kind, trust: TrustModel, noise: Noise, presence: Presence
 ) -> None:
-    """All arrangements, with grids from so coarse that rounding is all there is; two people in each
-    silo and batch.
+    """All arrangements, with grids from so coarse that rounding is all there is; two participants
+    in each silo and batch.
     """
     for sensitivity, scale, silos, steps in itertools.product(
         (0.01, 1.3, 9.0), (1, 4), (1, 3), (3, 4)

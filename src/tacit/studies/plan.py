@@ -211,7 +211,7 @@ class PlanRequest:
     delta: float | None = None
     algorithms: tuple[str, ...] = ("private-med",)
     control_share: float | None = None
-    trusts: tuple[str, ...] = tuple(WHAT_IS_TRUSTED)
+    trusts: tuple[str, ...] = tuple(trust.value for trust in WHAT_IS_TRUSTED)
     how: RunConfig = field(default_factory=lambda: RunConfig(RUNS))
 
     def __post_init__(self) -> None:

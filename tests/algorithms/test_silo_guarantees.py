@@ -1,4 +1,6 @@
-"""What ZC24's algorithms promise to a person, whatever else may be said of one recorded pair."""
+"""What ZC24's algorithms guarantee to a participant, whatever else may be said of one recorded
+pair.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def test_silos_are_lazy_unless_told() -> None:
     assert result.summary()["configuration"]["lazy"] is True
 
 
-def test_printed_bits_promise_what_is_left_when_a_silo_takes_its_own_off() -> None:
+def test_printed_bits_guarantee_what_is_left_when_a_silo_takes_its_own_off() -> None:
     problem = SMALL.changed(silos=3, constants="paper")
     private = sdp_fedlinucb_vec(problem)
     assert private.guarantee is not None
@@ -69,7 +71,7 @@ def test_printed_bits_promise_what_is_left_when_a_silo_takes_its_own_off() -> No
 
 
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
-def test_a_lazy_run_promises_the_target_to_a_person(name: str) -> None:
+def test_a_lazy_run_guarantees_the_target_to_a_participant(name: str) -> None:
     assert 0.97 <= promised(name, SMALL).epsilon <= 1.0
 
 
@@ -82,7 +84,7 @@ def test_a_lazy_run_promises_the_target_to_a_person(name: str) -> None:
         ("ldp-fedlinucb", 2, 32.57),
     ],
 )
-def test_a_run_that_is_not_lazy_headlines_the_persons_number(
+def test_a_run_that_is_not_lazy_headlines_the_participants_number(
     name: str, visits: int, epsilon: float
 ) -> None:
     """One visit moves 25 records of a silo, two visits 25 records in each of two; noise is made for
@@ -140,7 +142,7 @@ def test_participations_and_visits_are_not_said_together() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PRIVATE if "lazy" in lookup(name).options])
-def test_no_promise_grows_when_silos_act_on_raw_data(name: str) -> None:
+def test_no_guarantee_grows_when_silos_act_on_raw_data(name: str) -> None:
     tiny = {"epsilon": 2e-5, "delta": 1e-4} if name == "sdp-fedlinucb" else {"delta": 0.1}
     problem = SilosProblem.of(**options_of(name, silos=20, horizon=2000, sync=2, **tiny))
     lazy = promised(name, problem)
@@ -149,7 +151,7 @@ def test_no_promise_grows_when_silos_act_on_raw_data(name: str) -> None:
     assert eager.delta >= lazy.delta * (1 - 1e-9)
 
 
-def test_noise_that_promises_a_person_nothing_is_refused() -> None:
+def test_noise_that_guarantees_a_participant_nothing_is_rejected() -> None:
     with pytest.raises(TacitError, match="let silos be lazy, or use secagg-fedlinucb"):
         sdp_fedlinucb_vec(SMALL.changed(lazy=False))
 
@@ -219,7 +221,7 @@ def test_amplification_is_of_people_who_come_once_and_counts_all_that_they_move(
 
 @pytest.mark.parametrize(("epsilon", "ratio"), [(1e-5, 2.09), (5e-6, 1.36)])
 def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: float) -> None:
-    """The printed noise of Theorem 5.3 at M = 10⁷, δ = 10⁻¹²: multiplying ε₀ promises a node less
+    """The printed noise of Theorem 5.3 at M = 10⁷, δ = 10⁻¹²: multiplying ε₀ guarantees a node less
     than half of what is proven.
     """
     problem = SilosProblem.of(

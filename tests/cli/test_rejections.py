@@ -203,7 +203,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @each_row("line", BAD)
-def test_a_bad_command_line_is_refused_in_one_line(command: Command, here: Path, line: str) -> None:
+def test_a_bad_command_line_is_rejected_in_one_line(
+    command: Command, here: Path, line: str
+) -> None:
     out = [] if "--out" in line or not line.startswith(("simulate --", "compare")) else ["--out=x"]
     if "--resume" in line:
         out = []
@@ -223,7 +225,7 @@ def test_a_group_without_a_command_shows_its_help_and_nothing_else(command: Comm
     assert "cosign" in out
 
 
-def test_counts_may_be_written_as_people_type_them(command: Command) -> None:
+def test_counts_may_be_written_as_participants_type_them(command: Command) -> None:
     typed = ("compose", "--epsilon", 0.1, "--delta", 1e-6, "--json", "--participations")
     assert result(command(*typed, "2e1")) == result(command(*typed, 20))
 
@@ -234,13 +236,13 @@ QUICK = ("simulate", "--algorithm", "klucb", "--arms", 3, "--horizon", 100, "--r
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere"
 )
-def test_a_directory_without_permission_is_refused(command: Command, here: Path) -> None:
+def test_a_directory_without_permission_is_rejected(command: Command, here: Path) -> None:
     (here / "locked").mkdir(mode=0o500)
     assert "no permission. Choose a directory" in refused(command(*QUICK, "--out", "locked"))
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_what_the_system_forbids_is_refused_before_any_work(
+def test_what_the_system_forbids_is_rejected_before_any_work(
     command: Command, here: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def denied(**_: Any) -> None:

@@ -98,18 +98,18 @@ def delta_by_hand(distribution: NoiseDistribution, moved: int, epsilon: float, t
 
 
 @pytest.mark.parametrize(("users", "levels"), [(2, 1), (2, 16), (4, 1), (4, 16), (64, 16)])
-def test_a_participant_who_looks_sees_no_more_than_is_promised(users: int, levels: int) -> None:
-    """They know their own share; the others' are all that hides a person."""
+def test_a_participant_who_looks_sees_no_more_than_is_guaranteed(users: int, levels: int) -> None:
+    """They know their own share; the others' are all that hides a participant."""
     protocol = SecureSum(users, levels, DiscreteLaplace(levels), PureDP(1.0))
     unknown = protocol.share.power(users - 1)
     assert pure_by_hand(unknown, levels) <= 1 + 1e-9
     everyone = DiscreteLaplace(levels).share(users).power(users - 1)
-    assert pure_by_hand(everyone, levels) > 1.01  # shares for all leave less than was promised
+    assert pure_by_hand(everyone, levels) > 1.01  # shares for all leave less than was guaranteed
 
 
 @pytest.mark.parametrize("users", [1, 2, 5])
 @pytest.mark.parametrize("target", [ApproximateDP(0.3, 0.7), ApproximateDP(1.0, 1e-3)])
-def test_few_gaussian_shares_keep_their_promise(users: int, target: ApproximateDP) -> None:
+def test_few_gaussian_shares_keep_their_guarantee(users: int, target: ApproximateDP) -> None:
     """Where the noise is narrow its standard deviation is not its parameter."""
     protocol = factories.gaussian_tight(users, target, True)
     assert isinstance(protocol, SecureSum)
@@ -167,7 +167,7 @@ def test_the_bound_of_wide_shares_is_never_below_what_is_summed(
 # assumptions
 
 
-def test_a_promise_says_how_often_a_person_takes_part_and_whom_it_trusts() -> None:
+def test_a_guarantee_says_how_often_a_participant_takes_part_and_whom_it_trusts() -> None:
     for guarantee in (PureDP(1.0), TARGET, ConcentratedDP(0.5)):
         text = str(guarantee)
         assert "takes part at most once" in text
@@ -201,7 +201,7 @@ def test_assumptions_go_along_with_every_conversion() -> None:
     assert compose([vector, vector]).participations == 2
 
 
-def test_a_promise_as_data_holds_everything() -> None:
+def test_a_guarantee_as_data_holds_everything() -> None:
     asked = PureDP(0.5, participations=3, view=View.SHUFFLED)
     guarantee = derived(asked.given(*ThreatModel().assumptions()), DiscreteLaplace(1))
     found = guarantee.to_dict()
@@ -230,7 +230,7 @@ def test_printed_numbers_are_rounded_up(epsilon: float, printed: str) -> None:
 # noise that does not earn it
 
 
-def test_noise_that_earns_less_than_its_target_is_refused() -> None:
+def test_noise_that_earns_less_than_its_target_is_rejected() -> None:
     with pytest.raises(TacitError, match=r"earns \(10, 0\)-DP, not \(1, 0\)-DP"):
         SecureSum(100, 10, DiscreteLaplace(1), PureDP(1.0))
     for make in (sums.Central, sums.Local):
@@ -249,19 +249,19 @@ def test_noise_that_earns_less_than_its_target_is_refused() -> None:
         checked_target(Skellam(100), 1, PureDP(1.0), View.OPENED_SUM)
 
 
-def test_noise_that_suffices_once_is_refused_for_two_participations() -> None:
+def test_noise_that_suffices_once_is_rejected_for_two_participations() -> None:
     distribution = PolyaDifference(2, coins.Chance(Fraction(1), Fraction(1)))
     checked_target(distribution, 1, PureDP(1.0), View.OPENED_SUM)
     with pytest.raises(TacitError, match=r"earns \(2, 0\)-DP, not \(1, 0\)-DP"):
         checked_target(distribution, 1, PureDP(1.0, participations=2), View.OPENED_SUM)
 
 
-def test_noise_that_is_not_centred_is_refused() -> None:
+def test_noise_that_is_not_centred_is_rejected() -> None:
     with pytest.raises(TacitError, match=r"has mean 190; .* must have mean 0"):
         SecureSum(20, 1, Binomial(400), ApproximateDP(1.0, 1e-5), share=Binomial(20))
 
 
-def test_a_promise_is_about_the_view_it_was_derived_for() -> None:
+def test_a_guarantee_is_about_the_view_it_was_derived_for() -> None:
     bits, bias = 40, 0.5
     wrong = TARGET.at(view=View.MESSAGE)
     found = ShuffledBits(64, 1, bits, bias, wrong).guarantee
@@ -274,7 +274,7 @@ def test_a_promise_is_about_the_view_it_was_derived_for() -> None:
 
 @pytest.mark.parametrize("distribution", [Skellam(60), Binomial(300)], ids=["skellam", "binomial"])
 @pytest.mark.parametrize("moved", [1, 3])
-def test_two_participations_keep_the_promise_summed_by_hand(
+def test_two_participations_keep_the_guarantee_summed_by_hand(
     distribution: NoiseDistribution, moved: int
 ) -> None:
     target = ApproximateDP(1.0, 1e-4, participations=2)
@@ -295,7 +295,7 @@ def test_pure_participations_add_up(times: int) -> None:
     assert times * np.abs(np.log(one / zero)).max() == pytest.approx(1.0)
 
 
-def test_every_recipe_promises_for_as_many_participations_as_are_asked_for() -> None:
+def test_every_recipe_guarantees_for_as_many_participations_as_are_asked_for() -> None:
     pure = PureDP(0.9, participations=3)
     target = ApproximateDP(0.9, 1e-5, participations=3)
     made = [
@@ -323,7 +323,7 @@ def test_every_recipe_promises_for_as_many_participations_as_are_asked_for() -> 
 
 @pytest.mark.parametrize("asked", [1.0, 5.0])  # compared with Gaussian noise; by one Rényi order
 def test_rounds_of_different_noise_are_accounted_for_in_one_way(asked: float) -> None:
-    """They add up whatever the rounds; a mixture by hand keeps the promise."""
+    """They add up whatever the rounds; a mixture by hand keeps the guarantee."""
     target = ApproximateDP(asked, 1e-4, participations=2)
     distributions = [
         calibrate(kind, 1, target).integer_distribution for kind in ("skellam", "binomial")
@@ -393,7 +393,7 @@ def test_printed_noise_met_again_is_accounted_for_at_the_order_that_suits_it(tim
 def printed_noise(
     target: ApproximateDP, users: int
 ) -> list[tuple[object, tuple[NoiseDistribution, int]]]:
-    """What is promised of each printed noise, and the noise of all but one of so many with the
+    """What is guaranteed of each printed noise, and the noise of all but one of so many with the
     levels that one of them moves: ⌈10 ε √n⌉ with standard deviation g/ε, or one bit.
     """
     g, part = 10, Fraction(users - 1, users)
@@ -410,7 +410,7 @@ def printed_noise(
 
 
 def test_rounds_of_printed_noise_share_one_order_so_that_they_compose() -> None:
-    """The order is that of the smallest round; each larger one is promised no less."""
+    """The order is that of the smallest round; each larger one is guaranteed no less."""
     target = ApproximateDP(0.5, 1e-6, participations=5)
     for make in (factories.skellam_paper, factories.gaussian_paper):
         numbers = [make(users, target, 10, 0.1, 4).guarantee for users in (4, 16, 4096)]
@@ -444,14 +444,14 @@ def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) 
         assert len(drawn) == 1
 
 
-def test_what_is_promised_is_what_is_earned_or_more() -> None:
+def test_what_is_guaranteed_is_what_is_earned_or_more() -> None:
     distribution = DiscreteLaplace(3)
     assert earned(distribution, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
     assert checked_target(distribution, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
 
 
 @pytest.mark.parametrize("participations", [1, 3, 7, 11])
-def test_pure_promises_are_compared_in_exact_fractions(participations: int) -> None:
+def test_pure_guarantees_are_compared_in_exact_fractions(participations: int) -> None:
     for epsilon in (0.03, 0.1, 0.7, Fraction(707, 999)):
         target = PureDP(epsilon, participations=participations)  # type: ignore[arg-type]
         distribution = DiscreteLaplace(participations / Fraction(epsilon))

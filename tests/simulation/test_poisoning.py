@@ -37,7 +37,9 @@ def asked(arm: int) -> Round:
 
 
 @pytest.mark.parametrize(("arm", "total"), [(0, 40 + 10), (1, 60)])
-def test_where_reports_are_verified_liars_count_one_answer_each(arm: int, total: int) -> None:
+def test_where_reports_are_verified_a_corrupted_participant_counts_one_answer(
+    arm: int, total: int
+) -> None:
     """Ten liars among a hundred: all ones for the worse option, all zeros for the best."""
     poisoned, rng = Poisoning(0.1, (0.5, 0.6)), np.random.default_rng(0)
     load = honest(90, 40 if arm == 0 else 60)
@@ -54,7 +56,7 @@ def test_where_they_are_not_one_liar_makes_an_option_perfect_or_worthless(
     assert told.mean == pytest.approx(mean, abs=0.01)
 
 
-def test_one_percent_of_liars_turn_two_servers_and_not_verified_sums() -> None:
+def test_one_percent_corrupted_turn_two_servers_and_not_verified_sums() -> None:
     """Ten seeded experiments each: the right option in none and in all."""
     plain = simulate("private-med", poisoned=0.01, runs=10, through="two-servers", **ASKED)
     verified = simulate("private-med", poisoned=0.01, runs=10, through="verified", **ASKED)
@@ -65,19 +67,19 @@ def test_one_percent_of_liars_turn_two_servers_and_not_verified_sums() -> None:
     assert verified.configuration["poisoned"] == 0.01
 
 
-def test_without_liars_nothing_is_drawn_differently() -> None:
+def test_without_poisoning_nothing_is_drawn_differently() -> None:
     plain = simulate("private-med", runs=2, **ASKED)
     none = simulate("private-med", runs=2, poisoned=0.0, **ASKED)
     assert json.dumps(plain.runs) == json.dumps(none.runs)
     assert "poisoned" not in none.configuration
 
 
-def test_liars_are_served_like_everybody_else() -> None:
+def test_corrupted_participants_are_served_like_all_others() -> None:
     found = simulate("private-med", poisoned=0.2, runs=2, through="verified", **ASKED)
     assert [run["users"] for run in found.runs] == [50_000, 50_000]
 
 
-def test_a_log_of_runs_with_liars_is_not_continued_without_them(tmp_path: Any) -> None:
+def test_a_log_of_poisoned_runs_is_not_continued_without_poisoning(tmp_path: Any) -> None:
     log = tmp_path / "runs.jsonl"
     simulate("private-med", poisoned=0.1, runs=2, log=log, **ASKED)
     with pytest.raises(TacitError):
@@ -101,12 +103,12 @@ def test_a_log_of_runs_with_liars_is_not_continued_without_them(tmp_path: Any) -
         ),
     ],
 )
-def test_liars_that_cannot_be_simulated_are_refused(given: Any, why: str) -> None:
+def test_poisoning_that_cannot_be_simulated_is_rejected(given: Any, why: str) -> None:
     with pytest.raises(TacitError, match=why):
         simulate("private-med", runs=1, **given, **ASKED)
 
 
-def test_only_arms_are_simulated_with_liars() -> None:
+def test_only_arms_are_simulated_with_poisoning() -> None:
     with pytest.raises(TacitError, match="poisoned is for arms only"):
         compare(["cdp-dpe"], runs=1, poisoned=0.1)
     poisoned, rng = Poisoning.of(0.1, Bernoulli((0.1, 0.2))), np.random.default_rng(0)
