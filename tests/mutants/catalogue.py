@@ -2323,7 +2323,7 @@ TARGETS: tuple[Target, ...] = (
         "protocols/statistic_sums.py",
         "ShuffledTable.randomize",
         (noise,),
-        (*LAW_OF_SUMS, *BITS_OF_TABLES),
+        (*NOISE_OF_SUMS, *BITS_OF_TABLES),
     ),
     Target("protocols/statistic_sums.py", "table_bits", (limits,), BITS_OF_TABLES),
     Target("protocols/statistic_sums.py", "ShuffledTable.__init__", (checks,), STATISTICS),

@@ -45,7 +45,7 @@ PILOTS = 8  # pilot runs, to find a sufficient horizon
 LONGEST = 4  # pilot horizons, each four times the previous one
 LEVEL = 12.0  # approximate level at which a mixture decides between two options; a first guess
 
-WHAT_IS_TRUSTED = {
+WHAT_IS_TRUSTED: dict[str, str] = {
     TrustModel.CENTRAL: "the server sees every answer and is trusted to release noisy sums only",
     TrustModel.SECURE_AGGREGATION: "no party sees an answer; secure aggregation releases noisy "
     "sums only",
@@ -55,7 +55,7 @@ WHAT_IS_TRUSTED = {
     "message",
     TrustModel.LOCAL: "no party is trusted: every message is private by itself",
 }
-NAMES = {
+NAMES: dict[str, str] = {
     TrustModel.SECURE_AGGREGATION: "secure aggregation: no party is trusted with answers",
     TrustModel.TWO_SERVERS: "two servers",
     TrustModel.SHUFFLER: "a shuffler",
@@ -64,7 +64,10 @@ NAMES = {
 }
 """Trust models in a recommendation, the preferred ones first."""
 
-COMPARED = {TrustModel.CENTRAL: "a trusted server", TrustModel.LOCAL: "local privacy"}
+COMPARED: dict[str, str] = {
+    TrustModel.CENTRAL: "a trusted server",
+    TrustModel.LOCAL: "local privacy",
+}
 """Trust models that a recommendation is compared with."""
 
 
@@ -211,7 +214,7 @@ class PlanRequest:
     delta: float | None = None
     algorithms: tuple[str, ...] = ("private-med",)
     control_share: float | None = None
-    trusts: tuple[str, ...] = tuple(trust.value for trust in WHAT_IS_TRUSTED)
+    trusts: tuple[str, ...] = tuple(str(trust) for trust in WHAT_IS_TRUSTED)
     how: RunConfig = field(default_factory=lambda: RunConfig(RUNS))
 
     def __post_init__(self) -> None:
