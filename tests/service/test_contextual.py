@@ -544,11 +544,17 @@ Factory = Callable[[bytes], Draw]
 
 
 def released_noise(
-    directory: Path, coordinator: Factory = exact_noise, helper: Factory = exact_noise
+    directory: Path,
+    coordinator: Factory = exact_noise,
+    helper: Factory = exact_noise,
+    fields: tuple[str, ...] = WIDE,
+    **changed: Any,
 ) -> Noises:
     """Released sums less the true ones, in standard deviations: rounds × cells."""
-    defined = contextual(WIDE, epsilon=Fraction(1, 20), participants=10**7, evaluation=Fraction(0))
-    found = []
+    changed |= {"epsilon": Fraction(1, 20), "participants": 10**7, "evaluation": Fraction(0)}
+    defined, found = contextual(fields, **changed), []
+    assert defined.context is not None
+    report = (7, 1) if defined.context.statistic == "corners" else (7, 1, 1)
     with deployed(defined, directory, options={"noise": coordinator}) as one:
         one.options = {"noise": helper}
         assert one.helper is not None
@@ -558,10 +564,10 @@ def released_noise(
         one.link = Link(one.helper)
         for _ in range(ROUNDS):
             one.step(2)
-            asked, true = one.join(PEOPLE), np.zeros(160)
-            for each in asked:
-                true += numbers_of(one.pinned.terms, described(each).binding, (7, 1, 1))
-            assert set(one.send([(each, one.report(each, 7, 1, 1)) for each in asked])) == {None}
+            asked = one.join(PEOPLE)
+            binding = described(asked[0]).binding
+            true = len(asked) * np.array(numbers_of(one.pinned.terms, binding, report))
+            assert set(one.send([(each, one.report(each, *report)) for each in asked])) == {None}
             one.clock.now += 200
             one.step(3)
             row = max(one.coordinator.rounds(Stage.OPENED), key=lambda row: row.number)

@@ -17,7 +17,18 @@ from scipy import stats
 from tests.browser.test_vectors_node import NODE, node
 from tests.service.deployed import ADDRESSES, KEYS, Deployed, definition_of, deployed
 from tests.service.pairs import described
-from tests.service.test_contextual import device, forged, policy_slot
+from tests.service.test_contextual import (
+    Factory,
+    Repeated,
+    device,
+    forged,
+    halved,
+    missing,
+    once_per_round,
+    policy_slot,
+    problems,
+    released_noise,
+)
 from tests.service.test_contextual_masking import hold as hold_masked
 from tests.service.test_moments import FIELDS, hold
 
@@ -234,6 +245,21 @@ def test_epsilon_from_all_pairs_of_reports_and_all_outputs(epsilon: Fraction) ->
     assert guarantee is not None
     assert isinstance(guarantee, PureDP)
     assert guarantee.epsilon == epsilon
+
+
+NUMBERS = ("device: phone, desktop", *(f"n{k}: 0 to 1" for k in range(3)))  # 108 corners
+
+
+def test_released_corners_have_the_noise_of_both_servers(tmp_path: Path) -> None:
+    assert problems(released_noise(tmp_path, fields=NUMBERS, statistic="corners")) == set()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("fault", [halved, missing, once_per_round, Repeated()])
+@pytest.mark.parametrize("role", ["coordinator", "helper"])
+def test_wrong_noise_of_one_server_is_found(tmp_path: Path, fault: Factory, role: str) -> None:
+    found = released_noise(tmp_path, fields=NUMBERS, statistic="corners", **{role: fault})
+    assert problems(found) != set()
 
 
 def test_the_learner_and_the_protocol_are_those_of_corners() -> None:

@@ -27,6 +27,7 @@ RATE, RELEASES, POWER = 1e-6, 200, 0.999
 LOST = 1e-12  # probability of each value that a multiplied distribution leaves out, at most
 INVITED = {"admission": "invitation", "issuer": KEYS[2]}
 TABLES = {"algorithm": "private-contextual", "context_fields": ("device: phone, desktop",)}
+CORNERS = TABLES | {"context_fields": ("age: 18 to 90",), "statistic": "corners"}
 CASES: dict[str, dict[str, Any]] = {
     parts.RANDOMIZED_RESPONSE: {"trust": "local"},
     f"local-{parts.DISCRETE_LAPLACE}": {"trust": "local", "levels": 4},
@@ -44,6 +45,8 @@ CASES: dict[str, dict[str, Any]] = {
     parts.SKELLAM: {"trust": "secure-aggregation", "algorithm": "dist-rdp-se"},
     parts.DISCRETE_GAUSSIAN: {"trust": "secure-aggregation", "algorithm": "dist-cdp-se"},
     "table": {"trust": "secure-aggregation", **TABLES},
+    "corners": {"trust": "two-servers", **CORNERS},
+    "corners-masked": {"trust": "secure-aggregation", **CORNERS},
 }
 
 
