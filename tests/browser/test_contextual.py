@@ -131,3 +131,37 @@ def test_both_buttons_are_on_the_first_screen_and_the_page_is_accessible(
             page.wait_for_selector("text=Keep my answer")
             assert violations(page) == []
     page.context.close()
+
+
+NUMBERS = ("device: phone, desktop", "age: 18 to 90")
+
+
+def test_a_browser_takes_part_with_numbers(browser: Browser, stage: Stage) -> None:
+    """Fields stay in their frame on a phone; a number is needed, and none is in a request."""
+    begin(stage, context_fields=NUMBERS, window=15)
+    page = opened(browser, stage)
+    requests: list[Request] = []
+    page.on("request", lambda one: requests.append(one))
+    assert violations(page) == []
+    frame = page.locator("form[data-do=join]").bounding_box()
+    assert frame is not None
+    for name in ("select[name=device]", "input[name=age]"):
+        box = page.locator(name).bounding_box()
+        assert box is not None
+        assert box["x"] >= frame["x"]
+        assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 0.5, name
+    page.select_option("select[name=device]", "desktop")
+    page.click("text=I agree")  # the browser asks for the age
+    assert not requests
+    page.fill("input[name=age]", "36.512")
+    page.click("text=I agree")
+    page.wait_for_selector("text=Keep my answer", timeout=60_000)
+    assert len(stored(page)) > 2  # features of the option, and the answer
+    page.check("input[value='1']")
+    page.click("text=Keep my answer")
+    page.wait_for_selector("text=Both shares have arrived", timeout=60_000)
+    assert len([one for one in requests if one.method == "PUT"]) == 2
+    for one in requests:
+        sent = one.url.encode() + (one.post_data_buffer or b"")
+        assert not [word for word in ("36.512", "desktop") if word.encode() in sent]
+    page.context.close()
