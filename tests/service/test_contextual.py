@@ -547,12 +547,11 @@ def released_noise(
     directory: Path,
     coordinator: Factory = exact_noise,
     helper: Factory = exact_noise,
-    fields: tuple[str, ...] = WIDE,
     **changed: Any,
 ) -> Noises:
     """Released sums less the true ones, in standard deviations: rounds × cells."""
-    changed |= {"epsilon": Fraction(1, 20), "participants": 10**7, "evaluation": Fraction(0)}
-    defined, found = contextual(fields, **changed), []
+    usual: dict[str, Any] = {"fields": WIDE, "participants": 10**7, "evaluation": Fraction(0)}
+    defined, found = contextual(**usual | {"epsilon": Fraction(1, 20)} | changed), []
     assert defined.context is not None
     report = (7, 1) if defined.context.statistic == "corners" else (7, 1, 1)
     with deployed(defined, directory, options={"noise": coordinator}) as one:
