@@ -188,7 +188,13 @@ class DeviceCore:
 
         Nothing is refunded.
         """
-        self.ledger.withdraw(_digest(experiment))
+        with self.ledger.together():
+            before = self.ledger.running()
+            self.ledger.withdraw(_digest(experiment))
+            kept = {one.identity for one in self.ledger.running()}
+        for one in before:
+            if one.identity not in kept:
+                reporter(one.pinned.terms).forget(one)
 
     def status(self) -> list[Receipt]:
         """Receipts of all participations of this device: bytes sent, servers and cost."""
@@ -389,10 +395,23 @@ class DeviceCore:
         if self._clock() >= closes:
             terms = running.pinned.terms
             url = f"{coordinator_of(terms).rstrip('/')}/rounds/{running.identity.hex()}"
-            if not (yield from reporter(terms).stages(running, url, self._clock())):
+            if not (yield from self._stages(running, url)):
                 self.ledger.expire(running.identity)
                 yield from self._ask(running)
         return True
+
+    def _stages(self, running: Running, url: str) -> Talk[bool]:
+        """Answer stages; none is asked or answered once the participant has left."""
+        model = reporter(running.pinned.terms)
+        talk = model.stages(running, url, self._clock())
+        try:
+            request = next(talk)
+            while self.ledger.deliveries(running.identity):
+                request = talk.send((yield request))
+        except StopIteration as done:
+            return bool(done.value)
+        model.forget(running)
+        return False
 
     def _send(self, running: Running, post: Delivery, closes: int) -> Talk[None]:
         if post.encrypted is None or not self._claim(running, post, Attempt.REPORT, closes):

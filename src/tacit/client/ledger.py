@@ -354,7 +354,9 @@ class Ledger(Budget):
             )
 
     def claim(self, identity: bytes, delivery: Delivery, what: Attempt, now: float) -> bool:
-        """Claim the next attempt for this process; False if another process was faster.
+        """Claim the next attempt for this process.
+
+        False if another process was faster, or if the participation is over, as after a withdrawal.
 
         Parameters
         ----------
@@ -369,7 +371,8 @@ class Ledger(Budget):
         """
         done = self._write(
             f"UPDATE shares SET {what.value}_attempts = {what.value}_attempts + 1, "
-            f"{what.value}_last = ? WHERE identity = ? AND role = ? AND {what.value}_attempts = ?",
+            f"{what.value}_last = ? WHERE identity = ? AND role = ? AND {what.value}_attempts = ? "
+            "AND identity IN (SELECT identity FROM rounds WHERE outcome IS NULL)",
             *(now, identity, delivery.role, delivery.attempts[what][0]),
         )
         return done.rowcount == 1

@@ -69,6 +69,9 @@ class Reporter(ABC):
         """When `stages` is to be called next, in seconds since 1970; None for never."""
         return None
 
+    def forget(self, running: Running) -> None:  # noqa: B027
+        """Delete what this process keeps in memory about a participation that is over."""
+
     @abstractmethod
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:
         """Whether these signed outcomes prove that nothing was released."""

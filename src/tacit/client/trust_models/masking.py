@@ -91,8 +91,12 @@ class MaskingReporter(Reporter):
                 break
             session.asks = now + PAUSE
             return True
-        self._sessions.pop(_key(running), None)
+        self.forget(running)
         return False
+
+    def forget(self, running: Running) -> None:
+        """Delete the masking client and the numbers: this device has dropped out."""
+        self._sessions.pop(_key(running), None)
 
     def stage_due(self, running: Running) -> float | None:
         """The deadline of the round, then a pause after each empty answer."""
