@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, definition_of, deployed
-from tests.service.fronted import fronted, small
+from tests.service.fronted import Fronted, fronted, small
 
+from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.client import Acceptance
 from tacit.client.invitations import without_secret
+from tacit.client.trust_models import reporter
+from tacit.client.trust_models.masking import MaskingReporter
 from tacit.errors import Refusal, TacitError
 from tacit.service import invitations
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.errors import Forbidden
 from tacit.service.issuers import create_issuer, issuer_secret, read_issuer
+from tacit.service.store import Stage
 from tacit.terms import OBEDIENT, check_live, in_words
 
 INVITED = {"admission": "invitation", "issuer": KEYS[2]}
@@ -99,6 +104,49 @@ def test_a_coordinator_cannot_use_the_invitations_of_those_who_ask_it(tmp_path: 
             assert device.ledger.spent_delta == one.pinned.terms.delta_cost > 0
 
 
+def test_a_coordinator_of_secure_aggregation_invents_whom_it_likes_despite_an_issuer(
+    tmp_path: Path,
+) -> None:
+    """Nobody but the coordinator checks invitations there, so a careful device does not join.
+
+    Devices joined, though all others in the round could be invented: the coordinator subtracts
+    what it made up, and is left with one participant's number and one share of the noise.
+    """
+    with fronted(small("secure-aggregation", **INVITED), tmp_path) as one:
+        one.step(3)
+        invitation, again = one.invitations(2)
+        careful = one.device()
+        careful._accept = Acceptance()
+        with pytest.raises(Refusal, match="could invent all other participants"):
+            careful.join(one.digest, invitation)
+        victim = one.device()
+        assert victim.join(one.digest, again).asked
+        (mine,) = victim.ledger.running()
+        served, row = one.coordinator.staged(mine.identity), one.coordinator.round(mine.identity)
+        numbers = [number for number in range(row.slots) if number != mine.slot.number]
+        invented = [Assigned("", row.announcement, slot) for slot in served.slots(numbers)]
+        assert set(one.send([(each, one.report(each, 0)) for each in invented])) == {None}
+        made_up = sum(kept.numbers[0] for kept in sessions(one).values())
+        one.clock.now += 45
+        victim.run_due()
+        (hidden,) = sessions(one)[mine.identity, mine.slot.number].numbers
+        one.clock.now += 155
+        for _ in range(8):
+            one.step()
+            victim.run_due()
+            one.running = [each for each in one.running if one._answered(each)]
+        assert one.coordinator.round(mine.identity).stage is Stage.OPENED
+        released = MaskingReports(one.pinned, row.announcement, one.coordinator.records).view()
+        modulus = served.round.modulus
+        assert (released.numbers[0] - made_up - hidden) % modulus == 0
+
+
+def sessions(one: Fronted) -> dict[tuple[bytes, int], Any]:
+    found = reporter(one.pinned.terms)
+    assert isinstance(found, MaskingReporter)
+    return dict(found._sessions)
+
+
 @pytest.mark.parametrize("trust", SHARED)
 def test_no_party_is_the_issuer_where_devices_share_the_noise(trust: str) -> None:
     for key in KEYS[: 2 if trust == "shuffler" else 1]:
@@ -109,7 +157,7 @@ def test_no_party_is_the_issuer_where_devices_share_the_noise(trust: str) -> Non
 
 @pytest.mark.parametrize("trust", ["two-servers", "local", *SHARED])
 def test_open_admission_is_said_first_and_needs_the_user_s_word(trust: str) -> None:
-    """The guarantee begins with it, wherever devices share the noise; invitations need no word."""
+    """The guarantee begins with it, wherever devices share the noise and one party admits them."""
     terms = definition_of(trust).terms(ADDRESSES[0], KEYS[0])
     words, shared = in_words(terms), trust in SHARED
     assert (OBEDIENT in words) == shared
@@ -119,8 +167,7 @@ def test_open_admission_is_said_first_and_needs_the_user_s_word(trust: str) -> N
         with pytest.raises(Refusal, match="could invent all other participants"):
             Acceptance().check(terms)
         invited = definition_of(trust, **INVITED).terms(ADDRESSES[0], KEYS[0])
-        assert OBEDIENT not in in_words(invited)
-        Acceptance().check(invited)
+        assert (OBEDIENT in in_words(invited)) == (trust == "secure-aggregation")
     else:
         Acceptance().check(terms)
 

@@ -19,8 +19,9 @@ class Acceptance:
         Accepted trust models; all by default.
     obedient_coordinator : bool
         Whether the participant accepts to be protected only against a coordinator that follows the
-        protocol. It is needed where devices share the noise and anyone may take part: such a
-        coordinator could invent all other participants.
+        protocol. It is needed where devices share the noise and no helper checks invitations, as
+        with open admission or secure aggregation: another coordinator could invent all other
+        participants.
 
     Examples
     --------
@@ -39,11 +40,10 @@ class Acceptance:
                 f"trust is {terms.trust.value}: must be one of {', '.join(self.trusts)}, which the "
                 "participant accepts. The device does not join"
             )
-        invented = terms.trust.shares_noise and terms.admission == "open"
-        if invented and not self.obedient_coordinator:
+        if terms.may_be_invented and not self.obedient_coordinator:
             raise Refusal(
-                f"admission is open with trust {terms.trust.value}: a coordinator could invent all "
-                "other participants. Join only if the participant accepts to be protected against "
-                "a coordinator that follows the protocol: "
-                "Device(…, accept=Acceptance(obedient_coordinator=True))"
+                f"admission is {terms.admission} with trust {terms.trust.value}, where no helper "
+                "checks invitations: a coordinator could invent all other participants. Join only "
+                "if the participant accepts to be protected against a coordinator that follows the "
+                "protocol: Device(…, accept=Acceptance(obedient_coordinator=True))"
             )

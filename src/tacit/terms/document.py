@@ -290,6 +290,14 @@ class Terms:
         others = (n for n in range(len(self.parties)) if n != self.leader)
         return next(others, None)
 
+    @property
+    def may_be_invented(self) -> bool:
+        """Whether the coordinator could invent participants whose noise shares are needed.
+
+        Only a helper that checks the issuer's invitations prevents it.
+        """
+        return self.trust.shares_noise and (self.admission == "open" or self.helper is None)
+
     def numbers(self, chosen: bool) -> int:
         """Numbers of a report: one per metric, or those of a statistic where devices choose."""
         if chosen and self.context is not None:

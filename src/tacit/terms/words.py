@@ -75,7 +75,7 @@ OBEDIENT = (
     "This protects you against a coordinator that follows the protocol only: another one could "
     "invent everybody else who takes part."
 )
-"""First line of the guarantee where devices share the noise and anyone may take part."""
+"""First line of the guarantee where devices share the noise and no helper checks invitations."""
 
 _CODE = {
     TrustModel.TWO_SERVERS: "If the code or the keys on your device come from one of them, it must "
@@ -242,8 +242,7 @@ def likelihood(promise: Promise, who: str = "you") -> list[str]:
 
 def caution(terms: Terms) -> list[str]:
     """The caution before the guarantee, where it is needed: `OBEDIENT`."""
-    invented = terms.trust.shares_noise and terms.admission == "open"
-    return [OBEDIENT] if invented else []
+    return [OBEDIENT] if terms.may_be_invented else []
 
 
 def honesty(terms: Terms) -> str:
