@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum, StrEnum
+from fractions import Fraction
 
 from tacit.errors import integer
 
@@ -72,6 +73,9 @@ class TrustModel(StrEnum):
         """Whether each participant adds a share of the noise, which suffices only in the sum."""
         return self in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION)
 
+
+MISSING, DISHONEST = Fraction(1, 5), Fraction(1, 10)
+"""Fractions of a round that definitions tolerate by default where devices share the noise."""
 
 DEPLOYABLE = (
     TrustModel.TWO_SERVERS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,25 @@ def test_a_row_says_in_which_groups_a_shuffler_is_certified() -> None:
     }
     assert "groups of 64," in rows[0.1]["shuffler"]
     assert "groups of 1,024," in rows[1.0]["shuffler"]
-    assert not rows[0.1]["secure-aggregation"]
+    assert "groups" not in rows[0.1]["secure-aggregation"]
+
+
+def test_rows_with_shared_noise_say_what_default_losses_cost() -> None:
+    """20% missing and 10% dishonest: 70% of a round draw all of the noise.
+
+    The shuffler that is planned certifies complete groups only.
+    """
+    rows = {cost.trust: cost for cost in plan(gap=0.4, epsilon=1.0, runs=2).costs}
+    said = rows["secure-aggregation"].note
+    assert "20% missing and 10% dishonest participants" in said
+    assert "a full round has 43% more noise variance" in said
+    (people,) = re.findall(r"it takes about ([\d,]+) participants", said)
+    assert int(people.replace(",", "")) > 0
+    assert "10% dishonest participants, which definitions tolerate" in rows["shuffler"].note
+    assert "are not tolerated here" in rows["shuffler"].note
+    assert not any(rows[trust].note for trust in ("central", "two-servers", "local"))
+    (told,) = plan(gap=0.4, dropout=0.2, runs=1, trusts=("secure-aggregation",)).costs
+    assert not told.note
 
 
 @pytest.mark.extended

@@ -8,10 +8,9 @@ from typing import Any
 from tacit.service import definition_rules as rules
 from tacit.service.fitted_entries import FITTED
 from tacit.terms.context import CORNERS, TABLE
-from tacit.trust import TrustModel
+from tacit.trust import DISHONEST, MISSING, TrustModel
 
 ROUNDS = 32  # maximum
-_MISSING, _DISHONEST = Fraction(1, 5), Fraction(1, 10)  # where devices share the noise
 _EVALUATION = Fraction(1, 10)  # share of the evaluation slice
 _EXPLORATION = Fraction(1, 5)  # share of every segment
 _EVENLY = Fraction(4, 5)  # of participants are split evenly until an option is shown to be worse
@@ -61,12 +60,12 @@ def labels(found: Entries) -> tuple[str, ...]:
 
 def missing(found: Entries) -> Fraction:
     """Share of a round that may drop out; 0 where servers add the noise."""
-    return _MISSING if rules.shares(found["trust"]) else Fraction(0)
+    return MISSING if rules.shares(found["trust"]) else Fraction(0)
 
 
 def dishonest(found: Entries) -> Fraction:
     """Share of a round that may leave the noise out; 0 where servers add it."""
-    return _DISHONEST if rules.shares(found["trust"]) else Fraction(0)
+    return DISHONEST if rules.shares(found["trust"]) else Fraction(0)
 
 
 def rounds(found: Entries) -> int | None:

@@ -35,7 +35,7 @@ from tacit.studies.influence import (
     right_winners,
 )
 from tacit.studies.influence import draw as draw_right_winners
-from tacit.trust import DEPLOYABLE, TrustModel
+from tacit.trust import DEPLOYABLE, DISHONEST, MISSING, TrustModel
 
 SETTLED = 0.1  # of the gap: a run has settled when regret per participant is below it
 SHARED = 0.8  # of all participants: split evenly until an option is shown to be worse
@@ -358,7 +358,30 @@ def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dic
         found = _until_decided(entry, given, question)
     if question.people.horizon is not None or not found:
         found = _whole(entry, given, question) | found
-    return found | {"note": _note(given)}
+    notes = (_note(given), _tolerating(entry, given, question) if "worse" in found else "")
+    return found | {"note": "; ".join(filter(None, notes))}
+
+
+def _tolerating(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> str:
+    """What it costs to tolerate the losses of a definition's defaults; empty where it is nothing.
+
+    Rows without `dropout` have noise for one curious participant and nobody missing.
+    """
+    shared = "trust" in given and TrustModel(given["trust"]).shares_noise
+    if not shared or "dropout" in given or "corrupt" not in entry.options:
+        return ""
+    losses = f"{float(MISSING):.0%} missing and {float(DISHONEST):.0%} dishonest participants"
+    lost = {"dropout": float(MISSING), "corrupt": float(DISHONEST)}
+    try:
+        found = _until_decided(entry, given | lost, question)["participants"]
+    except TacitError:
+        return f"{losses}, which definitions tolerate by default, are not tolerated here"
+    more = float(1 / (1 - MISSING - DISHONEST) - 1)
+    people = "more participants than were simulated" if found is None else _people(found)
+    return (
+        f"to tolerate {losses}, as definitions do by default, a full round has {more:.0%} more "
+        f"noise variance, and it takes {people}"
+    )
 
 
 def _until_decided(
