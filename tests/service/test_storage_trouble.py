@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from tests.service.conftest import fresh
 from tests.service.served import kept, served
 
 from tacit.errors import TacitError
@@ -144,3 +145,16 @@ def test_a_database_that_cannot_be_used_at_the_start_is_named_with_the_fix(tmp_p
     with pytest.raises(TacitError, match="another version of tacit"):
         store.migrate()
     store.close()
+
+
+@pytest.mark.extended
+def test_the_tests_database_outlives_another_run_of_the_tests(
+    postgresql: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A run that begins makes the directory of all runs private, also to the user of PostgreSQL."""
+    tmp_path_factory.getbasetemp().parent.chmod(0o700)
+    engine = sql.create_engine(fresh(postgresql)("probe"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CHECKPOINT")
+        assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    engine.dispose()
