@@ -317,7 +317,8 @@ def test_replay_by_rejection_is_unbiased(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("option,device\nA,x\nB,y\n", "no column reward"),
-        ("option,reward\nA,1\nB,0\n", "has no context"),
+        ("option,reward\nA,1\nB,0\n", "has no context: must have a column for it, beside"),
+        ("option,reward,device\nA,1,x\nA,0,y\n", "has 1 option: must have at least 2"),
         ("option,reward,device\nA,1,x\nB,2,y\n", "outside"),
         ("option,reward,propensity,device\nA,1,0,x\nB,0,1,y\n", "propensity must be above 0"),
     ],

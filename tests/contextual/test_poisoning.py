@@ -73,6 +73,7 @@ def test_corrupted_participants_cost_regret() -> None:
 
 def test_a_plan_measures_them_and_the_weight_of_a_report() -> None:
     found = plan(
+        options=5,
         gap=0.1,
         horizon=5000,
         algorithm="private-contextual",
@@ -85,6 +86,7 @@ def test_a_plan_measures_them_and_the_weight_of_a_report() -> None:
     assert row.poisoned > 2 * row.honest
     assert row.single is not None
     assert not found.influence
+    assert "--arms 5 " in found.costs[0].command
 
 
 def test_unknown_means_are_rejected() -> None:

@@ -132,6 +132,27 @@ def test_your_own_tables_and_worlds_are_environments(tmp_path: Path) -> None:
     assert json.loads(own(0))["horizon"] == 50
 
 
+CONTEXTS = "option,reward,device\n" + "A,1,phone\nB,0,phone\nA,0,desktop\nB,1,desktop\n" * 200
+
+
+@pytest.mark.parametrize("algorithms", [["private-contextual"], ["private-contextual", "ucb1"]])
+def test_a_contextual_log_is_an_environment(tmp_path: Path, algorithms: list[str]) -> None:
+    """The family is given, or that of all algorithms."""
+    (tmp_path / "log.csv").write_text(CONTEXTS)
+    environments: list[dict[str, Any]] = [{"replay": "log.csv"}]
+    if len(algorithms) > 1:
+        environments = [{"replay": "log.csv", "family": "contextual"}, {"arms": 2}]
+        environments[1]["family"] = "arms"
+    given = {"algorithms": algorithms, "problems": {"horizon": 100}, "seeds": 1}
+    study = study_of(given | {"environments": environments}, beside=tmp_path)
+    assert study.configurations[0].axes["environment"] == "log.csv"
+    row = json.loads(study(0))
+    assert (row["algorithm"], row["horizon"]) == ("private-contextual", 100)
+    assert row["rows_used"] > 100
+    with pytest.raises(TacitError, match="resample is for arms: a contextual log is used once"):
+        study_of(given | {"environments": [environments[0] | {"resample": True}]}, beside=tmp_path)
+
+
 def test_a_rerun_of_a_changed_table_is_another_study(tmp_path: Path) -> None:
     given = ARMS | {"problems": {"horizon": 20}, "environments": {"replay": "clicks.csv"}}
     identities = []

@@ -250,13 +250,19 @@ def read_context_log(
     if fields is None:
         fields = [_field(sheet, k) for k in rest]
     if not fields:
-        raise TacitError(f"{sheet.source} has no context: must have a column for it")
+        raise TacitError(
+            f"{sheet.source} has no context: must have a column for it, beside option and reward"
+        )
     columns = {name: k for k, name in enumerate(sheet.names)}
     missing = [one.name for one in fields if one.name not in columns]
     if missing:
         raise TacitError(f"{sheet.source} has no column {', '.join(missing)}: must have each field")
     options = sheet.texts(int(roles["option"] or 0))
     names = tuple(sorted(set(options)))
+    if len(names) < 2:
+        raise TacitError(
+            f"{sheet.source} has {len(names)} option: must have at least 2, each in some rows"
+        )
     outcomes, clipped = sheet.rewards(int(roles["reward"] or 0), clip=clip)
     chances = None if roles["propensity"] is None else sheet.numbers(roles["propensity"])
     if chances is not None and not ((chances > 0) & (chances <= 1)).all():

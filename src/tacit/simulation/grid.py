@@ -334,7 +334,9 @@ class _Reader:
         label, family = (table.pop(name, None) for name in ABOUT)
         world = None
         if place.startswith("environments") and "replay" in table:
-            world, name = self._replayed(place, table)
+            families = {entry.family for entry in entries}
+            family = family or (families.pop() if len(families) == 1 else "arms")
+            world, name = self._replayed(place, table, contextual=family == "contextual")
             label = label or name
         known = {name: one for entry in entries for name, one in entry.problem.options().items()}
         for name in table:
@@ -376,9 +378,9 @@ class _Reader:
                 raise TacitError(f"{place} is {value!r}: must be {expected}.")
             yield tuple(value) if isinstance(value, list) else value
 
-    def _replayed(self, place: str, table: dict[str, Any]) -> tuple[int, str]:
-        """The world of a recorded table, which is read once."""
-        from tacit.environments import read_table
+    def _replayed(self, place: str, table: dict[str, Any], *, contextual: bool) -> tuple[int, str]:
+        """The world of a recorded table or contextual log, which is read once."""
+        from tacit.environments import read_context_log, read_table
 
         how = {name: table.pop(name) for name in REPLAY if name in table}
         if not isinstance(how["replay"], str):
@@ -387,7 +389,9 @@ class _Reader:
             if not isinstance(how.get(name, False), bool):
                 raise TacitError(f"{place}.{name} is {how[name]!r}: must be true or false.")
         path = self.beside / how.pop("replay")
-        world = read_table(path, **how)
+        if contextual and how.pop("resample", False):
+            raise TacitError(f"{place}.resample is for arms: a contextual log is used once")
+        world: World = read_context_log(path, **how) if contextual else read_table(path, **how)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         label = ", ".join([path.name, *(name for name in REPLAY[1:] if how.get(name))])
         return self._own(world, f"{label} {digest}"), label

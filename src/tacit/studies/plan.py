@@ -261,6 +261,8 @@ class PlanRequest:
             "control_share": SHARED / options if share is None else share,
             "trust": trust,
         }
+        if entry.family == "contextual":
+            asked["arms"] = options
         return {k: v for k, v in asked.items() if v is not None and k in entry.options}
 
 
