@@ -26,6 +26,7 @@ from tacit.aggregation import ReportSlot
 from tacit.aggregation.masking_rounds import SLOWEST_STAGE, MaskingReports
 from tacit.aggregation.wire import Kind, header
 from tacit.client.entries import Running
+from tacit.client.exchange import Reply
 from tacit.client.trust_models import reporter
 from tacit.client.trust_models.masking import MaskingReporter, _answer
 from tacit.errors import Refusal
@@ -462,3 +463,19 @@ def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
     assert _answer(session_of(masked, witness), everybody) == revealed
     with pytest.raises(Refusal, match="it answers no request about dropouts"):
         _answer(session_of(masked, witness), fewer)
+
+
+def test_two_that_answer_at_once_for_a_device_skip_no_message(masked: Scene) -> None:
+    """A reporter in the background beside the app's own call: message 2 was asked for after 0."""
+    one, guest = masked.one, masked.guests[0]
+    begun(masked)
+    url = f"{ADDRESSES[0]}/rounds/{guest.running.identity.hex()}"
+    both = [reporter(masked.terms).stages(guest.running, url, one.clock.now) for _ in range(2)]
+    asking = [next(talk) for talk in both]
+    assert {request.url.rsplit("/", 1)[1] for request in asking} == {"0"}
+    setup = Reply(200, asked(masked, guest, 0))
+    answers = [talk.send(setup) for talk in both]
+    assert answers[0] == answers[1]
+    later = [talk.send(Reply(said(masked, guest, answers[0].content))) for talk in both]
+    assert {request.url.rsplit("/", 1)[1] for request in later} == {"1"}
+    assert session_of(masked, guest).after == 1

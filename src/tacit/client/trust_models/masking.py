@@ -75,15 +75,16 @@ class MaskingReporter(Reporter):
         session = self._sessions.get(_key(running))
         while session is not None and now < session.expires and session.after < _MESSAGES:
             address = session.client.address.hex()
-            named = ((_SLOT, running.slot.encode().hex()),)
-            reply = yield Request("GET", f"{url}/messages/{address}/{session.after}", b"", named)
+            named, after = ((_SLOT, running.slot.encode().hex()),), session.after
+            reply = yield Request("GET", f"{url}/messages/{address}/{after}", b"", named)
             if reply.status == 204:
                 session.failures, session.asks = 0, now + PAUSE
                 return True
             if reply.status == 200:
                 reply = yield from self._answered(running, session, url, reply.content)
                 if reply.status == 204:
-                    session.failures, session.after = 0, session.after + 1
+                    session.failures = 0
+                    session.after = max(session.after, after + 1)  # two may answer at once
                     continue
             session.failures += 1
             lasting = 0 < reply.status < 500 and reply.status != 429
