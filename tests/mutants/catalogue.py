@@ -134,6 +134,13 @@ CERTIFIED = (
     "tests/service/test_algorithms_deployed.py",
 )
 WEAKEST = ("tests/verify/test_live.py",)
+MASKED_SLICE = (
+    "tests/service/test_contextual_masking.py::test_the_slice_beside_moments_has_laplace_shares",
+)
+SERVED_SLICE = (
+    "tests/service/test_moments.py"
+    "::test_the_slice_beside_moments_has_laplace_noise_of_both_servers",
+)
 CORNERS = ("tests/contextual/test_corners.py",)
 LIVE_FITS = ("tests/service/test_fitted_live.py",)
 FIT_REPORTS = tuple(
@@ -142,6 +149,7 @@ FIT_REPORTS = tuple(
         "test_a_device_rejects_altered_policies_and_less_noise",
         "test_no_policy_makes_a_report_longer_than_the_ball",
         "test_no_policy_silences_a_device_for_some_answers_only",
+        "test_a_report_has_one_level_of_the_terms_for_every_play",
         "test_rounding_is_without_bias",
         "test_delta_from_all_pairs_of_reports_and_all_outputs",
     )
@@ -1048,6 +1056,12 @@ TARGETS: tuple[Target, ...] = (
         DEVICE_SHARES,
     ),
     Target(
+        "client/trust_models/masking.py",
+        "share",
+        (swap("terms.distribution(announced.binding.chosen)", "terms.noise.distribution"),),
+        MASKED_SLICE,
+    ),
+    Target(
         "client/trust_models/shuffler.py",
         "randomized",
         (
@@ -1140,6 +1154,17 @@ TARGETS: tuple[Target, ...] = (
             swap("accepted_gaussian(parameter ** 2, draw)", "draw(parameter)"),
         ),
         LIVE_MOMENTS,
+    ),
+    Target(
+        "aggregation/aggregator.py",
+        "Aggregator._drawn",
+        (
+            swap(
+                "self.pinned.terms.distribution(self.round.binding.chosen)",
+                "self.pinned.terms.noise.distribution",
+            ),
+        ),
+        SERVED_SLICE,
     ),
     Target(
         "aggregation/masking_client.py",
@@ -2445,6 +2470,9 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "contextual/fitted.py: FitPolicy.decode: len(data) >= _COUNT.size -> len(data) > _COUNT.size": (
+        "two bytes alone are no policy of no options either: it tries none"
+    ),
     "aggregation/two_servers.py: TwoServerRound.offer: self.scale -> None (2)": (
         "a device looks at shares of noise only where the round states no scale"
     ),

@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 from tests.service.deployed import KEYS, SECRETS, Deployed, definition_of, deployed
 from tests.service.test_contextual import MEANS
+from tests.service.test_device_shares import noting
 
 from tacit.aggregation.masking import MaskingRound
 from tacit.client.choices import choose, numbers_of
@@ -296,6 +297,23 @@ def faulty(real: Any, fault: str) -> Any:
         return int(real(half, *shares)) if fault == "halved" else 0
 
     return draw
+
+
+def test_the_slice_beside_moments_has_laplace_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sums move by one: shares of discrete Laplace noise of scale 1/ε, no Gaussian ones."""
+    about: dict[str, Any] = {"epsilon": Fraction(1, 2), "evaluation": Fraction(1, 2)}
+    with deployed(contextual(MOMENTS, participants=9000, **about), tmp_path) as one:
+        one.step(2)
+        given = next(a for a in one.join(400) if a.option)
+        found = described(one, given)
+        gaussian = noting(masking, "draw_gaussian", monkeypatch)
+        laplace = noting(masking, "draw_laplace_share", monkeypatch)
+        one.report(given, 1)
+    assert one.pinned.terms.noise.distribution == "discrete-gaussian"
+    assert laplace == [(Fraction(2), found.noise.divisor)]
+    assert not gaussian
 
 
 def test_released_moments_have_the_noise_of_all_devices(tmp_path: Path) -> None:

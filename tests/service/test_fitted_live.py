@@ -305,9 +305,10 @@ def test_a_device_rejects_altered_policies_and_less_noise(tmp_path: Path) -> Non
         many = policy[:4] + bytes([policy[4] + 1]) + policy[5:]
         none = policy[:4] + bytes([0]) + policy[5:]
         far = policy[:2] + bytes.fromhex("ffff") + policy[4:]
+        past = policy[:2] + (200).to_bytes(2, "big") + policy[4:]  # options are 0 to 199
         infinite = policy[:-8] + bytes.fromhex("7ff0000000000000")
         huge = policy[:-8] + struct.pack(">d", math.nextafter(LARGEST_ENTRY, math.inf))
-        for wrong in (policy[:-1], policy + b"0", b"0", many, none, far, infinite, huge):
+        for wrong in (policy[:-1], policy + b"0", b"0", many, none, far, past, infinite, huge):
             with pytest.raises(Refusal, match="policy of the round is invalid"):
                 device(one, forged(given, binding={"policy": wrong})).join(one.digest)
         assert about.scale is not None
@@ -379,6 +380,21 @@ def test_no_policy_silences_a_device_for_some_answers_only() -> None:
             except TacitError:
                 fates.add("rejected")
         assert fates == ({"sent"} if size <= LARGEST_ENTRY else {"rejected"}), size
+
+
+def test_a_report_has_one_level_of_the_terms_for_every_play() -> None:
+    report, policy = FitReport(1, 100, levels=2), FitPolicy(((0, 1), (3, 2)), ((0.5, 0.5),))
+    for played in ((0, 0, 0), (2, 2, 2)):
+        assert len(report.vector(policy, played)) == 1
+    for wrong, said in (
+        ((0, 1), "number of plays is 2: must be 3"),
+        ((0, 1, 1, 1), "number of plays is 4: must be 3"),
+        ((0, 1, 3), "integers from 0 to 2"),
+        ((0, 1, -1), "integers from 0 to 2"),
+        ((0, 1, 0.5), "integers from 0 to 2"),
+    ):
+        with pytest.raises(TacitError, match=said):
+            report.vector(policy, wrong)  # type: ignore[arg-type]
 
 
 def test_rounding_is_without_bias() -> None:

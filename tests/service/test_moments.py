@@ -525,3 +525,34 @@ def test_rounds_with_options_and_with_choices_cost_epsilon(one: Deployed) -> Non
     assigned = one.join(200)
     for each in (next(a for a in assigned if a.option), next(a for a in assigned if not a.option)):
         assert one.pinned.check(described(each).offer()) == one.definition.epsilon
+
+
+def test_the_slice_beside_moments_has_laplace_noise_of_both_servers(tmp_path: Path) -> None:
+    """Its sums move by one: each server draws discrete Laplace noise of scale 1/ε once."""
+    drawn: dict[str, list[Fraction]] = {"coordinator": [], "helper": []}
+
+    def noting(name: str) -> Factory:
+        def draw(scale: Fraction) -> int:
+            drawn[name].append(scale)
+            return 0
+
+        return lambda _identity: draw
+
+    about: dict[str, Any] = {"epsilon": Fraction(1, 2), "evaluation": Fraction(1, 2)}
+    defined = contextual(statistic="moments", participants=9000, min_batch_size=4, **about)
+    with deployed(defined, tmp_path, options={"noise": noting("coordinator")}) as one:
+        assert one.helper is not None
+        one.helper = Helper(
+            SECRETS[1], one.stores[1], one.helper.records, clock=one.clock, noise=noting("helper")
+        )
+        one.link = Link(one.helper)
+        one.step(2)
+        slice_ = [each for each in one.join(400) if each.option]
+        identity = one.identity(slice_[0])
+        same = [each for each in slice_ if one.identity(each) == identity]
+        assert set(one.send([(each, one.report(each, 1)) for each in same])) == {None}
+        one.clock.now += 200
+        one.step(3)
+        row = next(r for r in one.coordinator.rounds(Stage.OPENED) if r.identity == identity)
+        assert json.loads(row.total or "") == [len(same)]
+    assert drawn == {"coordinator": [Fraction(2)], "helper": [Fraction(2)]}
