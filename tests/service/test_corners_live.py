@@ -44,7 +44,7 @@ from tacit.service.definition_files import parse, write
 from tacit.service.definition_text import DefinitionError
 from tacit.service.forecast import explained
 from tacit.service.pages import participant
-from tacit.terms import CornerTerms, Terms, in_words
+from tacit.terms import CornerTerms, NumberField, Terms, in_words
 from tacit.terms.visibility import visibility
 
 PHONE = {"device": "phone", "age": 36}
@@ -141,6 +141,17 @@ def test_terms_reject_less_noise_other_levels_and_other_trust_models() -> None:
     ):
         with pytest.raises(TacitError, match=said):
             replace(terms, **changed)
+
+
+def test_terms_reject_more_corners_than_devices_tell_apart() -> None:
+    """Six numbers of an option have 3^6 corners; before any of them is laid out."""
+    fields = tuple(NumberField(f"n{k}", Fraction(0), Fraction(1)) for k in range(6))
+    old, new = ((1 << 19,) + (0,) * 6,), ((1 << 17,) * 7,)
+    many = CornerTerms(fields, matrices=(old, new))
+    with pytest.raises(TacitError, match="number of corners is 730: must be at most 256"):
+        many.check(("old", "new"), 1)
+    few = CornerTerms(fields[:5], matrices=((old[0][:6],), (new[0][:6],)))
+    few.check(("old", "new"), 1)
 
 
 @pytest.mark.skipif(NODE is None, reason="Node is not installed")

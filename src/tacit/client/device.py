@@ -528,8 +528,6 @@ def _check_willing(known: Known, invitation: str | None) -> None:
     require(few, "number of aborted or unresolved rounds", known.aborted, rule, Refusal)
     if known.pinned.terms.admission == "invitation" and not invitation:
         raise Refusal("invitation is missing: admission is by invitation. Pass it to join()")
-    if invitation:
-        without_secret(invitation)  # rejects a malformed one
 
 
 def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
