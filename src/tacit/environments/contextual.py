@@ -33,6 +33,7 @@ from tacit.protocols.statistic_sums import StatisticTotals
 from tacit.types import Arm, DeviceChoice, Floats, Integers, Levels, Played, Round
 
 CHUNK = 1 << 16  # participants simulated at once
+BLOCK = 1 << 12  # participants whose features fit into the processor's cache
 SAMPLE = 20_000  # contexts on which an instance's means and its best single option are computed
 
 
@@ -48,9 +49,13 @@ class Codes:
         """Participants × options × dimensions, as multiples of 1/resolution."""
         table = np.array(self.map.matrices) * self.map.resolution  # options, dimensions, code
         count, (options, d, size) = len(self.codes), table.shape
-        exact = self.codes @ table.reshape(-1, size).T
-        rounded = np.floor(exact + 0.5).astype(np.float32)
-        return np.asarray(rounded.reshape(count, options, d))
+        rows = table.reshape(-1, size).T
+        rounded = np.empty((count, options * d), dtype=np.float32)
+        for start in range(0, count, BLOCK):
+            exact = self.codes[start : start + BLOCK] @ rows
+            exact += 0.5
+            np.floor(exact, out=rounded[start : start + BLOCK])
+        return rounded.reshape(count, options, d)
 
     @cached_property
     def segments(self) -> Integers:
