@@ -12,7 +12,7 @@ export interface Options {
   accept?: { obedientCoordinator?: boolean };
   /** The participant's own limit of ε over all experiments of this origin, such as "3/2". It only lowers the limit in force, "8" unless told; null lowers nothing. `setLimit` raises it or switches it off. */
   limit?: string | null;
-  /** Name of the IndexedDB database, "tacit" unless told. All experiments of one person belong into one. */
+  /** Name of the IndexedDB database, "tacit" unless told. All experiments of one participant belong into one. */
   database?: string;
   /** In the place of `browserStorage(database)`. */
   storage?: Storage;
@@ -78,25 +78,25 @@ export type Value = number | boolean | string;
 
 /**
  * fresh: no option yet. unasked: an option, nothing is reported. waiting: until the time of sending; the answer is on this
- * device only. sealed: charged and on its way. sent: both servers have their halves. opened, refused, unknown: what became of
+ * device only. sealed: charged and on its way. sent: both servers have their report shares. opened, refused, unknown: what became of
  * the round. missed: this device was not running between the time of sending and the deadline; nothing was sent or charged.
- * broken: a limit fell after joining; nothing was sent. withdrawn: the person left.
+ * broken: a limit fell after joining; nothing was sent. withdrawn: the participant left.
  */
 export type Stage = "fresh" | "unasked" | "waiting" | "sealed" | "sent" | "opened" | "refused" | "unknown" | "missed" | "broken" | "withdrawn";
 
-/** Where the person stands, with the receipt of the last participation. */
+/** The state of the participation, with the receipt of the last participation. */
 export interface State {
   stage: Stage;
   option: string | null;
   round: string | null;
-  /** What was recorded, as it was given; with several metrics, JSON by name. Forgotten when it is sealed. */
+  /** What was recorded, as it was given; with several metrics, JSON by name. Forgotten when it is encrypted. */
   recorded: string | null;
-  /** When both halves are first sent, in milliseconds since 1970: fixed when joining. */
+  /** When the report shares are first sent, in milliseconds since 1970: fixed when joining. */
   sendsAt: number | null;
   deadline: number | null;
   /** The ε that is charged, as a fraction; null if nothing is (yet, or it was refunded). */
   charge: string | null;
-  /** Exactly what is for whom: empty until it is sealed. */
+  /** Exactly what is for whom: empty until it is encrypted. */
   sent: Half[];
 }
 
@@ -132,7 +132,7 @@ export interface Spending {
 
 /** Terms, a round or an answer that is not accepted. Nothing was charged or sent because of it. */
 export class Refused extends Error {
-  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question, options, organisation or purpose changed or the person left), "keys", "digest", "signatures", "noise", "window", "grace", "suite", "issuer", "participations", "epsilon", "limit", "refused", "answer", "context", "policy", "ledger" (of an older version), … */
+  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question, options, organisation or purpose changed or the participant left), "keys", "digest", "signatures", "noise", "window", "grace", "suite", "issuer", "participations", "epsilon", "limit", "refused", "answer", "context", "policy", "ledger" (of an older version), … */
   field: string;
 }
 
@@ -156,7 +156,7 @@ export class Device {
    * randomness. It is kept on this device only, as the segment that it belongs to. */
   join(invitation?: string, context?: Context): Promise<State>;
 
-  /** The person was shown `terms` and takes part; needed where `join` refused with the field "agreement", so also after a withdrawal. */
+  /** The participant was shown `terms` and takes part; needed where `join` was rejected with the field "agreement", so also after a withdrawal. */
   agree(): Promise<State>;
 
   /** Keeps what happened on this device, in the place of what was recorded before; sends nothing. It is rounded at random to a
@@ -177,10 +177,10 @@ export class Device {
 
   ledger(): Promise<Spending>;
 
-  /** Sets the person's own limit over all experiments of this origin; null for none. What is spent stays spent. */
+  /** Sets the participant's own limit over all experiments of this origin; null for none. What is spent stays spent. */
   setLimit(limit: string | null): Promise<unknown>;
 
-  /** What was spent, as JSON for another device of this person (the same format as in Python): no answers, nothing sealed. */
+  /** What was spent, as JSON for another device of this participant (the same format as in Python): no answers, nothing encrypted. */
   exportLedger(): Promise<string>;
 
   /** Takes over what another device exported, all of it or nothing: limits only fall, charges only come to it. */
@@ -227,9 +227,9 @@ type Draw = (size: number) => Uint8Array;
 
 /** The terms that a text is the one spelling of. */
 export function readTerms(spelling: string): Promise<Terms>;
-/** Refuses what not both parties of the terms signed under a label such as "terms" or "round". */
+/** Rejects what not both parties of the terms signed under a label such as "terms" or "round". */
 export function checkSigned(terms: Terms, label: string, message: Uint8Array, signatures: Uint8Array[]): Promise<void>;
-/** Refuses terms that do not succeed others, or promise less. */
+/** Rejects terms that do not succeed others, or promise less. */
 export function checkSuccessor(old: Terms, next: Terms): void;
 /** The round of an announcement that both parties signed and that keeps to the terms. */
 export function accept(terms: Terms, announcement: Uint8Array): Promise<Accepted>;

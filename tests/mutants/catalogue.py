@@ -254,8 +254,8 @@ TARGETS: tuple[Target, ...] = (
         COMPOSITION,
     ),
     Target("privacy/composition.py", "Odometer.spend", (checks,), COMPOSITION),
-    Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
-    Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
+    Target("privacy/composition.py", "Odometer._check_budget", (checks,), COMPOSITION),
+    Target("privacy/composition.py", "Odometer._check_comparable", (checks,), COMPOSITION),
     Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), DISTRIBUTED_NOISE),
     Target(
         "privacy/accounting.py",
@@ -2439,7 +2439,6 @@ TARGETS: tuple[Target, ...] = (
         (swap("math.ceil(terms.noise.scale * CLAMPED)", "0"),),
         LIVE_LOCAL,
     ),
-    Target("service/trust_models/masking.py", "MaskingCoordinator.codec", (checks,), SERVED),
     Target("service/trust_models/masking.py", "MaskingCoordinator.describe", (sides,), SERVED),
     Target(
         "service/trust_models/masking.py",
@@ -2447,7 +2446,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("part.honest", "part.participants"), checks),
         SERVED,
     ),
-    Target("service/trust_models/shuffler.py", "ShufflerCoordinator.codec", (checks,), SERVED),
+    Target("service/trust_models/contract.py", "stated_codec", (checks,), SERVED),
     Target("service/trust_models/shuffler.py", "ShufflerCoordinator.describe", (sides,), SERVED),
     Target(
         "service/trust_models/shuffler.py",

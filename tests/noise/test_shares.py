@@ -127,7 +127,7 @@ def test_binomial_bits_that_do_not_divide_are_rejected_with_a_remedy() -> None:
 
 def test_a_discrete_gaussian_does_not_divide_and_says_what_to_do() -> None:
     with pytest.raises(
-        ValueError, match=r"does not divide; let each person draw.*or use Skellam noise"
+        ValueError, match=r"does not divide; let each participant draw.*or use Skellam noise"
     ) as caught:
         DiscreteGaussian(3).share(4)
     assert "\n" not in str(caught.value)

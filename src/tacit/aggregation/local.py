@@ -37,7 +37,6 @@ from tacit.aggregation.interface import (
     CheckedShare,
     ClosedRound,
     Refusal,
-    Source,
     SumView,
     check_counts,
     new_identity,
@@ -166,14 +165,12 @@ def encrypt_report(
     return wire.header(Kind.LOCAL_REPORT, announced.identity) + slot.encode() + encrypted
 
 
-def prepare_local(
-    records: Records, identity: bytes, suite: HpkeSuite, source: Source = SYSTEM
-) -> bytes:
+def prepare_local(records: Records, identity: bytes, suite: HpkeSuite) -> bytes:
     """Make the server's public key for a new round; its secret is on record before this returns.
 
     Repeated calls return the same key.
     """
-    secret = PartyRoundState(records, _RECORD, identity).prepare(source(SECRET_SIZE))
+    secret = PartyRoundState(records, _RECORD, identity).prepare(SYSTEM(SECRET_SIZE))
     return RoundSecrets(secret, identity, suite).keys.encryption.public()
 
 

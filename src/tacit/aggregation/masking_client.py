@@ -187,6 +187,7 @@ class MaskingClient:
         return self._once(Kind.LAST_SEEDS, Kind.REVEAL, (kind, asked), self._make_last_seeds)
 
     def _make_shares(self, setup: bytes) -> bytes:
+        """Share this client's secrets among its neighbours, encrypted for each."""
         self._learn_neighbours(setup)
         degree, context, me = len(self._neighbours), self.round.context, self._number
         self._seed = self._source(masks.SEED_SIZE)
@@ -217,6 +218,7 @@ class MaskingClient:
         return listed + ciphertexts + signature
 
     def _make_checked(self, inbox: bytes) -> bytes:
+        """Check the received shares against their commitments; complain about false ones."""
         whole, rule = not len(inbox) % INBOX_ENTRY.size, f"entries of {INBOX_ENTRY.size} bytes"
         expect(whole, "INBOX", f"{len(inbox)} bytes long", rule)
         entries = list(INBOX_ENTRY.iter_unpack(inbox))
@@ -235,6 +237,7 @@ class MaskingClient:
         return pack_listed(self._spoilt)
 
     def _make_masked(self, content: bytes, numbers: list[int]) -> bytes:
+        """The masked numbers of this client."""
         if Kind.ACCUSED in self._answers:
             raise Refusal("client has left the round with an accusation: it masks nothing")
         pairs, _ = self._read_pairs(content)
@@ -350,6 +353,7 @@ class MaskingClient:
             )
 
     def _make_reveal(self, request: bytes) -> bytes:
+        """The shares that unmask the sum: of seeds of survivors, of keys of dropouts."""
         (survivors, staying, leaving), rest = wire.head(REQUEST_HEAD, request, "REQUEST")
         listed = read_listed(rest, staying + leaving, "list of neighbours to reveal")
         stayed, left = listed[:staying], listed[staying:]
@@ -373,6 +377,7 @@ class MaskingClient:
         return pack_shares(shares)
 
     def _learn_neighbours(self, data: bytes) -> None:
+        """Read the keys of the neighbours from the setup message."""
         (number, joined, degree), rest = wire.head(SETUP_HEAD, data, "SETUP")
         least, most = self.round.minimum, self.round.slots
         expect(least <= joined <= most, "number of clients", joined, f"from {least} to {most}")

@@ -405,6 +405,7 @@ class MaskingServer:
         }
 
     def _take_join(self, message: bytes) -> None:
+        """Register a client's keys."""
         data = wire.body(message, Kind.JOIN, self.round.identity)
         address = wire.front(data, layout.ADDRESS_SIZE, "JOIN")
         if address in self._by_address:

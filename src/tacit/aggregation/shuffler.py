@@ -407,6 +407,7 @@ class Shuffler(_ShuffleParty):
         self._taken[digest] = encrypted
 
     def _answer(self) -> bytes:
+        """The batch of all accepted messages; too few reports are rejected."""
         check_minimum(len(self._taken), self.round.minimum)
         return self._batch()
 
@@ -503,6 +504,7 @@ class Analyzer(_ShuffleParty):
         return reports, wire.records(rest, size, count, "batch")
 
     def _answer(self) -> bytes:
+        """Decrypt the batch and count its messages; reject too few."""
         keys = self._open_keys()
         if not self._batch:
             raise Refusal("batch is missing. Nothing was released")

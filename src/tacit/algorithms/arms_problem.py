@@ -425,6 +425,6 @@ class ArmsProblem(Problem):
 
         if outcome.means is None or not self.binary or self.guardrail is not None:
             return None
-        promised = outcome.experiment.guarantee
-        epsilon = promised.epsilon if isinstance(promised, PureDP) else float("inf")
+        guarantee = outcome.experiment.guarantee
+        epsilon = guarantee.epsilon if isinstance(guarantee, PureDP) else float("inf")
         return least_regret(outcome.means.tolist(), self.horizon, epsilon)

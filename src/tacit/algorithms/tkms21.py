@@ -60,6 +60,7 @@ def vb_sdp_ae(problem: ArmsProblem) -> Experiment:
 
 
 def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
+    """Compose arm elimination with shuffled bits."""
     target, paper = problem.privacy.target, problem.constants == "paper"
     if paper:
         problem.privacy.reject_losses("the printed noise is set for everyone present")

@@ -147,7 +147,7 @@ def check(
         from tacit.service import definition, definition_files
         from tacit.service import forecast as forecasting
     defined = definition_files.load(file)
-    promise = defined.experiment().guarantee
+    guarantee = defined.experiment().guarantee
     words = forecasting.explained(defined)
     doubts = list(forecasting.warnings(defined, datetime.now(UTC).date()))
     found = forecasting.forecast(defined, runs, interactive()) if forecast else None
@@ -157,7 +157,7 @@ def check(
         }
         predicted = None if found is None else {**vars(found), "words": list(found.sentences())}
         record = {"definition": entries, "words": words, "warnings": doubts, "forecast": predicted}
-        print_json(record | {"guarantee": None if promise is None else promise.to_dict()})
+        print_json(record | {"guarantee": None if guarantee is None else guarantee.to_dict()})
         return
     for heading, lines in words.items():
         print(heading)
@@ -171,6 +171,7 @@ def check(
 
 
 def _plain(value: Any) -> Any:
+    """A value of a definition as JSON has it."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, tuple):

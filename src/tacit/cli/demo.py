@@ -221,7 +221,7 @@ def noise(
         ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
     )
     table(
-        f"noise in the mean (standard deviation), by participants; {demonstration.PROMISE}",
+        f"noise in the mean (standard deviation), by participants; {demonstration.GUARANTEE}",
         ["trust model", *(f"{n:,}" for n in sizes)],
         body,
     )

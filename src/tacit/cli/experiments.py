@@ -49,7 +49,7 @@ class PlanOptions:
     ] = None
     epsilon: Epsilon = 1.0
     delta: Delta = None
-    participations: Annotated[int, option("Maximum participations of one person.", **Whole)] = 1
+    participations: Annotated[int, option("Maximum participations per participant.", **Whole)] = 1
     dropout: Annotated[float, option("Share of participants who may drop out.")] = 0.0
     poisoned: Annotated[
         float, option("Share of corrupted participants: print their influence.")
@@ -261,7 +261,7 @@ def attack(
     )
     table(
         f"schedules, {count_of('run', runs, runs)}",
-        ["schedule", "guarantee per person", "synchronisations", "regret per round"],
+        ["schedule", "guarantee per participant", "synchronisations", "regret per round"],
         [
             [
                 one.name,

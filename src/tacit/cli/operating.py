@@ -137,13 +137,13 @@ def agreed(question: str) -> bool:
 
 def write_new(file: Path, text: str, mode: int = 0o666) -> None:
     """Write a new file with these permissions; an existing file is rejected."""
-    refuse_old(file)
+    check_new(file)
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w", encoding="utf-8") as released:
         released.write(text)
 
 
-def refuse_old(file: Path) -> None:
+def check_new(file: Path) -> None:
     """Reject a file that exists."""
     if file.exists():
         raise TacitError(f"{file} exists and is not overwritten: name another")

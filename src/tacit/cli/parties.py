@@ -47,14 +47,14 @@ def show(
     if as_json:
         from tacit.terms import in_words
 
-        words, promise = in_words(published.terms), _guarantee(published.terms)
+        words, guarantee = in_words(published.terms), _guarantee(published.terms)
         record = {
             "digest": published.terms.digest.hex(),
             "signed": published.signed,
             "state": published.state or None,
             **keys_of(published),
             "words": words,
-            "guarantee": None if promise is None else promise.to_dict(),
+            "guarantee": None if guarantee is None else guarantee.to_dict(),
         }
         print_json(record)
         return

@@ -17,10 +17,10 @@ from tacit.cli.operating import (
     TokenFile,
     Url,
     agreed,
+    check_new,
     keys_of,
     needs_live,
     operated,
-    refuse_old,
     say_keys,
     write_new,
 )
@@ -53,7 +53,7 @@ def create(
     defined = definition_files.parse(text)
     party = operated(config, url, token_file)
     if app is not None:
-        refuse_old(app)
+        check_new(app)
     if defined.succeeds:
         before = defined.succeeds.hex()
         asking = party.terms(before).terms.parties[0]
@@ -135,6 +135,7 @@ def status(which: Chosen, as_json: Json = False) -> None:
 
 
 def _say_status(said: dict[str, Any], which: Chosen) -> None:
+    """Print the state of an experiment and its rounds."""
     people = said["people"]
     sentence("experiment", f"{said['question']} ({said['state']})")
     sentence("digest", said["digest"])
@@ -222,6 +223,7 @@ def _say_contexts(said: dict[str, Any]) -> None:
 
 
 def _say_estimates(said: dict[str, Any]) -> None:
+    """Print the estimates of an experiment."""
     if said["contexts"] is not None:
         _say_contexts(said["contexts"])
         if not said["options"]:

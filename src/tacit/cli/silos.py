@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.operating import agreed, needs_live, print_lines, refuse_old
+from tacit.cli.operating import agreed, check_new, needs_live, print_lines
 from tacit.cli.options import CommandGroup, Json, argument, option
 from tacit.cli.printing import print_json, sentence, show
 from tacit.errors import InvalidFile, TacitError
@@ -144,7 +144,7 @@ def export_policy(
     """Export the newest policy as JSON; `tacit.silos.exported.load_policy` reads it."""
     with needs_live():
         from tacit.silos.config import open_agent
-    refuse_old(out)
+    check_new(out)
     exported = open_agent(path).export()
     out.write_text(exported.to_json(), encoding="utf-8")
     show({"policy": str(out), "synchronisations": exported.step}, "exported", as_json)
@@ -214,7 +214,7 @@ def make_terms(
     key = config.load_key(path, settings)
     terms = settings.make_terms(public_key(key), tuple(one.party() for one in cards))
     file = path.parent / settings.terms
-    refuse_old(file)
+    check_new(file)
     signed = {"coordinator": sign_federation(terms, key)}
     file.write_text(write_federation(terms, signed), encoding="utf-8")
     show(_summary(terms) | {"file": str(file)}, "terms", as_json)
@@ -302,7 +302,7 @@ def make_job(
     with needs_live():
         from tacit.silos import config
         from tacit.silos.jobs import write_job
-    refuse_old(directory)
+    check_new(directory)
     terms = config.load_terms(path, config.read_entries(config.FederationConfig, path)).terms
     write_job(directory, [silo.name for silo in terms.silos])
     show({"job": str(directory), "sites": len(terms.silos)}, "a FLARE job", as_json)

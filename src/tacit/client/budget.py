@@ -262,6 +262,7 @@ class Budget(LedgerFile):
             return json.dumps(document, indent=1)
 
     def _exported(self, entry: sqlite3.Row) -> dict[str, object]:
+        """The budget spent under one line of terms, and its rounds, as plain data."""
         lineage = entry["id"]
         digests = self._all("SELECT digest FROM terms WHERE lineage = ? ORDER BY 1", lineage)
         rounds = self._all("SELECT * FROM rounds WHERE lineage = ? ORDER BY 1, 2", lineage)

@@ -475,6 +475,7 @@ class Ledger(Budget):
             return [self._receipt(row) for row in rows]
 
     def _receipt(self, row: sqlite3.Row) -> Receipt:
+        """The receipt of a stored participation."""
         terms = self._only("SELECT text FROM terms WHERE digest = ?", row["terms"])
         return Receipt(
             round=row["identity"].hex(),

@@ -291,6 +291,7 @@ class TacitProvider(AbstractProvider):
         kinds: tuple[type, ...],
         context: EvaluationContext | None,
     ) -> FlagResolutionDetails[V]:
+        """Resolve a flag to the assigned option, or to the default with a reason."""
         try:
             self._check_participant(context)
         except SecondParticipant as problem:

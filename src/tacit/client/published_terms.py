@@ -96,6 +96,7 @@ class PublishedTerms:
         return one.successor or other.successor
 
     def _copy(self, who: str, address: str, digest: bytes) -> Talk[_Copy]:
+        """Fetch and check the terms that one party publishes."""
         url = f"{address.rstrip('/')}/experiments/{digest.hex()}/terms"
         found = document((yield Request("GET", url)), who)
         terms = _terms(found, who)

@@ -24,8 +24,8 @@ from tacit.noise.distribution import (
     Floats,
     Integers,
     NoiseDistribution,
+    no_power,
     plain,
-    refuse_power,
 )
 from tacit.noise.log_functions import deviance, stirling_error
 from tacit.sampling.coins import random_bits
@@ -129,7 +129,7 @@ class Binomial(NoiseDistribution):
         """More or fewer bits of the same bias; the number of bits must stay an integer."""
         bits = self.n * positive("share fraction", times)
         if bits.denominator != 1:
-            raise refuse_power(
+            raise no_power(
                 self,
                 times,
                 f"{self.n} bits do not divide that way; give everyone {math.ceil(bits)} or change "

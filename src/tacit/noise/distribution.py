@@ -644,7 +644,7 @@ def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
     return low, np.where(single, low, low * np.exp(gap))
 
 
-def refuse_power(distribution: NoiseDistribution, times: Number, remedy: str) -> TacitError:
+def no_power(distribution: NoiseDistribution, times: Number, remedy: str) -> TacitError:
     """The error for a convolution power that does not exist.
 
     Parameters

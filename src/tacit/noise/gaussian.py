@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacit.errors import Number, integer, positive
 from tacit.noise.cumulants import Cumulants
-from tacit.noise.distribution import Floats, NoiseDistribution, plain, refuse_power
+from tacit.noise.distribution import Floats, NoiseDistribution, no_power, plain
 from tacit.noise.laplace import DiscreteLaplace
 from tacit.noise.table import Table, convolution_power
 from tacit.sampling.draws import draw_gaussian
@@ -117,14 +117,13 @@ class DiscreteGaussian(NoiseDistribution):
         TacitError.
         """
         if Fraction(positive("share fraction", times)).denominator != 1:
-            raise refuse_power(
+            raise no_power(
                 self,
                 times,
-                "a discrete Gaussian does not divide; let each person draw DiscreteGaussian(sigma "
-                "/ sqrt(n)) and "
-                "account for the sum with calibrate('discrete-gaussian', shares=n), or use Skellam "
-                "noise, which "
-                "divides exactly",
+                "a discrete Gaussian does not divide; let each participant draw "
+                "DiscreteGaussian(sigma / sqrt(n)) and account for the sum with "
+                "calibrate('discrete-gaussian', shares=n), or use Skellam noise, which divides "
+                "exactly",
             )
         count = integer("copies", times, at_least=1)
         return self if count == 1 else Table.of(*convolution_power(self, count))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacit.errors import Number, TacitError, integer, positive
 from tacit.noise.binomial import Binomial
-from tacit.noise.distribution import LOG_TINY, ROUNDING, Floats, NoiseDistribution, refuse_power
+from tacit.noise.distribution import LOG_TINY, ROUNDING, Floats, NoiseDistribution, no_power
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s
 LARGEST_WINDOW = 50_000_000
@@ -152,7 +152,7 @@ class Table(NoiseDistribution):
     def power(self, times: Number) -> NoiseDistribution:
         """The sum of whole copies; fractions raise TacitError."""
         if positive("share fraction", times).denominator != 1:
-            raise refuse_power(
+            raise no_power(
                 self,
                 times,
                 "a table is summed in whole copies; use one that divides, such as Skellam",

@@ -275,7 +275,7 @@ def _family(kind: str | Kind) -> Kind:
 
 
 def _sensitivity(family: Kind, norm: Norm, value: Number) -> Number:
-    remedy = "the most that one person can move the sum"
+    remedy = "the most that one participant can move the sum"
     if family.continuous or norm == "l2":
         bound = positive("sensitivity", value, remedy)
         if not family.continuous and bound < 1:
@@ -507,6 +507,7 @@ def _close_shares(problem: _Problem, family: type[NoiseDistribution], users: int
 
 
 def _binomial(problem: _Problem, users: int | None, fixed: NoiseBits) -> Calibration:
+    """Calibrate the number of noise bits per user, or their bias."""
     bits, bias = fixed.per_user, fixed.bias
     if not isinstance(problem.target, ApproximateDP):
         raise TacitError(
@@ -560,6 +561,7 @@ def _least_bias(problem: _Problem, trials: int) -> float:
 
 
 def _paper(problem: _Problem, users: int | None) -> Calibration:
+    """The closed form that a paper prints, for one coordinate."""
     form, pure = closed_forms.BY_KIND.get(problem.kind), isinstance(problem.target, PureDP)
     if form is None or problem.dimension > 1:
         raise TacitError(

@@ -131,6 +131,7 @@ class ComposedLoss:
         return PrivacyLossDistribution(total)
 
     def _grid_step(self) -> float:
+        """The width of the grid on which losses are composed."""
         variance = mean = 0.0
         uses = 0
         for loss, times in self.parts:
@@ -433,14 +434,14 @@ class Odometer:
     def spend(self, release: PrivacyLoss | Guarantee, times: int = 1) -> None:
         """Add a release, or raise `BudgetExceeded` and change nothing."""
         count = integer("times", times, at_least=1)
-        self._same_promise(release)
+        self._check_comparable(release)
         spent = self._times | {release: self._times.get(release, 0) + count}
         if self.adaptive:
             after = self._divergence + count * self._cost(release)
-            self._refuse_beyond(renyi_epsilon(self.order, after, self.budget.delta))
+            self._check_budget(renyi_epsilon(self.order, after, self.budget.delta))
             self._divergence = after
         else:
-            self._refuse_beyond(self._composed(spent))
+            self._check_budget(self._composed(spent))
         self._times = spent
         if isinstance(release, Guarantee):
             self._assumptions = together(self._assumptions, of_several(release.assumptions))
@@ -469,7 +470,8 @@ class Odometer:
         made = ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
         return made.given(DistinctRounds()) if often > 1 else made
 
-    def _refuse_beyond(self, epsilon: float) -> None:
+    def _check_budget(self, epsilon: float) -> None:
+        """Reject a release that would exceed the budget."""
         if not epsilon <= self.budget.epsilon:
             raise BudgetExceeded(
                 f"the release would bring epsilon to {epsilon:.3g} at delta {self.budget.delta:g}, "
@@ -477,7 +479,8 @@ class Odometer:
                 f"{self.budget.epsilon:g}; nothing was spent: use more noise, or stop here"
             )
 
-    def _same_promise(self, release: PrivacyLoss | Guarantee) -> None:
+    def _check_comparable(self, release: PrivacyLoss | Guarantee) -> None:
+        """Reject releases of other neighbours or views than the budget's."""
         if isinstance(release, Guarantee):
             if (release.neighbours, release.view) != (self.budget.neighbours, self.budget.view):
                 raise TacitError(
@@ -491,6 +494,7 @@ class Odometer:
             )
 
     def _composed(self, times: dict[PrivacyLoss | Guarantee, int]) -> float:
+        """ε of all releases together, at the budget's δ."""
         return ComposedLoss(
             tuple((self._as_loss(release), count) for release, count in times.items())
         ).epsilon(self.budget.delta)

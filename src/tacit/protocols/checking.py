@@ -226,6 +226,7 @@ def _verdict(protocol: SumProtocol) -> bool | str:
 
 
 def _public_digest(protocol: SumProtocol) -> str:
+    """SHA-256 of a protocol's source and public numbers."""
     digest = hashlib.sha256()
     for kind in type(protocol).__mro__[:-1]:
         digest.update(_source(kind))

@@ -81,7 +81,7 @@ class Factorization:
         other. Optimal: entries have any sign. For any batches and movements, the square is at most
         the sum of |inner products| of their columns; a batch contributes at most its largest ones.
         """
-        remedy = "a person is in at least one batch"
+        remedy = "a participant is in at least one batch"
         count = min(integer("batches", batches, at_least=1, remedy=remedy), self.steps)
         if self.kind == "optimal":
             products = np.sort(np.abs(self.right.T @ self.right), axis=1)

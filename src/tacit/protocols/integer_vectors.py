@@ -34,7 +34,7 @@ from tacit.protocols.vector_noise import (
     shared_gaussian_noise,
     skellam_noise,
 )
-from tacit.protocols.vectors import VectorProtocol, noise_proxy, refuse_returning
+from tacit.protocols.vectors import VectorProtocol, check_one_participation, noise_proxy
 from tacit.types import Aggregate, Estimate, Floats, Integers, Reports
 
 MISREAD = 1e-9  # probability that a coordinate wraps around the modulus
@@ -158,7 +158,7 @@ class ShuffledVector(LevelProtocol):
         """Algorithm 2 (Algorithm 4 for a single coordinate, where ε̂ = ε/2), with its true ε at the
         target's δ.
         """
-        refuse_returning(target)
+        check_one_participation(target)
         epsilon, delta, n, s = target.epsilon, target.delta, self.participants, self.coordinates
         limit = 30 if s == 1 else 15
         if not (epsilon < limit and delta < 0.5):

@@ -423,7 +423,7 @@ def paper_gaussian(
             "the paper's Gaussian noise needs delta > 0: give a delta, or use tight constants, "
             "which has Laplace noise"
         )
-    refuse_returning(target)
+    check_one_participation(target)
     sensitivity = 2 * float(bound) * math.sqrt(coordinates)
     distribution = Gaussian(
         sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon
@@ -437,7 +437,7 @@ def paper_gaussian(
     return distribution, derived(ApproximateDP(target.epsilon, true, view=view), distribution)
 
 
-def refuse_returning(target: Target) -> None:
+def check_one_participation(target: Target) -> None:
     """Reject targets that the printed noise does not cover: several participations, or neighbours
     other than replacement.
     """

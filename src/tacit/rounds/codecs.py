@@ -243,6 +243,7 @@ def _own_bits(protocol: ShuffledBits | ShuffledVector) -> Mixed:
 
 
 def _own_shares(protocol: SplitAndMix | ShuffledBall) -> Mixed:
+    """Additive shares, as many as the protocol makes."""
     return _shares(protocol, protocol.shares, protocol.modulus)
 
 

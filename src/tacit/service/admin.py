@@ -123,6 +123,7 @@ class Operated:
     def _answer(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> httpx.Response:
+        """The answer to one request; a `TacitError` if there is none."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
             with httpx.Client(timeout=TIMEOUT, verify=_authorities(), mounts=NEARBY) as client:

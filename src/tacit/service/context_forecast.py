@@ -1,4 +1,4 @@
-"""Forecast of a definition with contexts: its noise, how many people it needs, what it can tell.
+"""Forecast of a definition with contexts: noise, participants needed, what it can tell.
 
 The same experiment is simulated on participants of uniform contexts. One option is better than the
 others for half of them, by one field, and worse by as much for the rest, so that no option is the
@@ -51,9 +51,9 @@ class ContextForecast:
     right, shown
         Mean share of contexts in which the right option leads, and in which it is shown to be best.
     enough
-        Fewest people of those tried with which it leads in nine of ten contexts; None if none.
+        Fewest participants of those tried with which it leads in nine of ten contexts, or None.
     gain, told
-        What choosing gains per person over one option for everybody, and the gain from which on
+        What choosing gains per participant over one option for all, and the gain from which on
         that is detected; None without an evaluation slice.
     """
 
@@ -139,7 +139,7 @@ def context_forecast(
 def _enough(
     definition: Definition, world: LinearContexts, known: dict[int, float], runs: int
 ) -> int | None:
-    """The fewest people of the sizes with which the right option leads in nine of ten contexts."""
+    """The fewest participants with which the right option leads in nine of ten contexts."""
     for size in sorted({*SIZES, *known}):
         try:
             tried = (
@@ -147,7 +147,7 @@ def _enough(
                 if size in known
                 else [_tried(definition, world, size, seed)[0] for seed in range(runs)]
             )
-        except TacitError:  # too few people for a round
+        except TacitError:  # too few participants for a round
             continue
         if np.mean(tried) >= ENOUGH:
             return size

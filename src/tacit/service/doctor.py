@@ -97,6 +97,7 @@ def examine(
 def _examine_party(
     client: httpx.Client, url: str, metrics_meant: bool
 ) -> tuple[list[Finding], ExaminedParty]:
+    """Probe one party: reachable, ready, clock, version and headers."""
     try:
         before = time.time()
         alive = client.get(f"{url}/healthz", headers={"Origin": ORIGIN})

@@ -1,8 +1,8 @@
 """Invitations: one-time tokens, signed by the issuer of the terms and checked by both servers.
 
 An invitation is a secret of 16 random bytes with the issuer's signature over a digest of it and the
-digest of the experiment's first terms. It permits one participation and names no person. tacit does
-not know who received which invitation. After use only its digest is stored.
+digest of the experiment's first terms. It permits one participation and names no participant. tacit
+does not know who received which invitation. After use only its digest is stored.
 
 Devices show the coordinator the digest of the secret, and the helper the secret itself: so a
 coordinator cannot use the invitations of those who ask it for slots.

@@ -291,6 +291,7 @@ class SiloAgent:
             return asked.answer(answer).encode(self.identity.key)
 
     def _take_policy(self, asked: SiloMessage) -> bytes:
+        """Store a released policy, once per step."""
         policy = decode_policy(asked.payload, self._sums.policy)
         found = self._database.policy()
         if found is not None and asked.step <= found[0]:
@@ -390,6 +391,7 @@ class SiloAgent:
         return self._masking.join()
 
     def _attempt(self, asked: SiloMessage) -> SiloMasking:
+        """The running attempt of a message; another one is rejected."""
         masking = self._masking
         if masking is None or (masking.attempt, masking.step) != (asked.attempt, asked.step):
             raise Refusal("attempt is unknown: must start with JOIN, and ends with the process")

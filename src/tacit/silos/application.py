@@ -53,6 +53,7 @@ class AgentClient:
         self._connection.close()
 
     def _ask(self, method: str, path: str, document: Any = None) -> bytes:
+        """The body of the agent's answer; one retry on a closed connection."""
         body = None if document is None else json.dumps(document)
         for attempt in (1, 2):  # the agent closes idle connections
             try:

@@ -153,14 +153,14 @@ class FlareNetwork:
         assert self.session is not None
         return str(self.session.get_job_meta(job).get("status", ""))
 
-    def wait(self, job: str, seconds: float, pause: float = 1.0) -> str:
+    def wait(self, job: str, seconds: float) -> str:
         """Wait until a job has ended; return its last status."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             found = self.status(job)
             if found.startswith("FINISHED") or found in ("REJECTED", "FAILED_TO_RUN", "ABANDONED"):
                 return found
-            time.sleep(pause)
+            time.sleep(1.0)
         return self.status(job)
 
 

@@ -313,6 +313,7 @@ def _join(ray: Any, address: str) -> None:
 
 
 def _remotely(ray: Any, task: Task, numbers: Iterable[int], workers: int | None) -> Answers:
+    """Run tasks on a Ray cluster; repeat what a lost machine held."""
     held, queue = ray.put(task), _Queue(iter(numbers))
     runtime = {"env_vars": ONE_THREAD}
     work = ray.remote(num_cpus=1, max_retries=0, runtime_env=runtime)(_handful)

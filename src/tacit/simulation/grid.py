@@ -433,6 +433,7 @@ class _Reader:
     def _configuration(
         self, entry: Algorithm, variant: Choice, picked: Sequence[Choice], how: RunConfig
     ) -> Configuration:
+        """The configuration of one cell of the grid."""
         options: dict[str, Any] = dict(variant.options)
         said = dict.fromkeys(options, variant.place)
         labels: dict[str, str] = {}

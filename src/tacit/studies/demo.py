@@ -19,7 +19,7 @@ from tacit.simulation.pictures import Panel, axes, draw_panels, legend, save, st
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 EPSILON, DELTA = 1.0, 1e-6
-PROMISE = f"ε = {EPSILON:g}; δ = {DELTA:g} where it is not pure"
+GUARANTEE = f"ε = {EPSILON:g}; δ = {DELTA:g} where it is not pure"
 
 
 def precision(users: int) -> int:
@@ -96,7 +96,7 @@ def draw(rows: list[dict[str, float | str]], path: Path) -> None:
     one.loglog(SIZES, sampling, ":", color="0.4", label="sampling error of a coin")
     one.set_xlabel("participants in the round")
     one.set_ylabel("standard deviation of the noise in the mean")
-    one.set_title(f"The noise each trust model needs for the same guarantee ({PROMISE})")
+    one.set_title(f"The noise each trust model needs for the same guarantee ({GUARANTEE})")
     legend(one)
     save(figure, path)
 

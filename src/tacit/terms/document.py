@@ -409,15 +409,18 @@ def _listed(assumptions: frozenset[Assumption]) -> list[dict[str, Any]]:
 
 
 def _trust(name: object) -> TrustModel:
+    """The trust model of a name in terms."""
     require(name in tuple(ROLES), "trust", repr(name), f"one of {', '.join(ROLES)}")
     return TrustModel(str(name))
 
 
 def _suites(trust: TrustModel) -> tuple[str, ...]:
+    """The cipher suites of a trust model."""
     return (MASKING_SUITE,) if trust is TrustModel.SECURE_AGGREGATION else HPKE_SUITES
 
 
 def _check_version(document: Any) -> None:
+    """Reject terms of another version."""
     version = document.get("version") if isinstance(document, Mapping) else None
     rule = (
         f"{VERSION}. Publish the experiment anew with this version of tacit, and let every party "

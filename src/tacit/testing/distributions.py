@@ -64,6 +64,7 @@ def check_distribution(
 
 
 def _check_probabilities(distribution: NoiseDistribution) -> None:
+    """The probabilities sum to 1 and have the stated mean and variance."""
     low, high = distribution.window(-45.0)
     points = np.arange(low, high + 1)
     pmf = distribution.pmf(points)
@@ -90,6 +91,7 @@ def _check_probabilities(distribution: NoiseDistribution) -> None:
 
 
 def _check_tails(distribution: NoiseDistribution) -> None:
+    """Tail bounds hold on both sides."""
     low, high = distribution.window(-45.0)
     points = np.arange(low, high + 1)
     pmf = distribution.pmf(points)

@@ -141,6 +141,7 @@ def _check_barrier(learner: Learner) -> None:
 
 
 def _check_strangers(learner: Learner) -> None:
+    """Rounds that were not proposed, and estimates of NaN, are rejected."""
     first = learner.propose()[0]
     before = json.dumps(learner.to_dict())
     good = invent(first, np.random.default_rng(0))

@@ -178,6 +178,7 @@ def _fronted(
     stages: StageRoute | None = None,
     places: reports.PlaceRoute | None = None,
 ) -> Front:
+    """The application behind its middleware: limits, sizes and headers."""
     app.openapi = cache(partial(_document, app))  # type: ignore[method-assign]
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -236,6 +237,8 @@ def _methods(request: Request) -> set[str]:
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
+    """Add the probes and the metrics of a party."""
+
     @app.get("/healthz", **HEALTH)
     async def alive(request: Request, response: Response) -> models.Health:
         """Whether the process answers; `RateLimit` has what is left to this address."""
@@ -270,6 +273,7 @@ def _terms(party: ServerParty, digest: str) -> bytes:
 
 
 def _add_reading(app: FastAPI, party: ServerParty) -> None:
+    """Add what every party publishes: experiments, terms and outcomes."""
     cache = CoalescingCache(partial(_terms, party))
     app.add_middleware(CacheInvalidation, cache=cache)
 
@@ -365,6 +369,7 @@ def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> rep
 
 
 def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
+    """Add the administrators' requests of the coordinator."""
     admin = _admin(service)
 
     @app.post("/experiments", status_code=201, **admin)
@@ -410,6 +415,8 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
 
 
 def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:
+    """The endpoint that changes an experiment, with the docstring of the change."""
+
     def changed(digest: Digest) -> None:
         change(bytes.fromhex(digest))
         then()
@@ -443,6 +450,8 @@ def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
 
 
 def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
+    """Add the requests that the coordinator sends to the helper."""
+
     def check(call: CallHeader, digest: bytes) -> None:
         """Reject calls signed for another experiment than that of the round."""
         if call.experiment != digest:

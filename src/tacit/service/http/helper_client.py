@@ -85,6 +85,7 @@ class HttpLink:
 
 
 def _read(answer: httpx.Response) -> bytes:
+    """The body of an answer, within limits of size and time."""
     if "content-encoding" in answer.headers:
         raise Unavailable("the helper's answer is compressed: must not be")
     parts, size, end = [], 0, time.monotonic() + SLOWEST

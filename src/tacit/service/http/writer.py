@@ -80,6 +80,7 @@ class GroupWriter:
         return await future
 
     def _run(self) -> None:
+        """Commit queued work in groups until the writer stops."""
         gathering = GATHERING
         while not (self._stopping and not self._queue):
             self._come.wait()
@@ -99,6 +100,7 @@ class GroupWriter:
             gathering = min(max(GATHERING, wanted), LONGEST)
 
     def _write(self, commit: Any, group: list[_Queued]) -> None:
+        """Commit one group and answer each of its requests."""
         started = time.perf_counter()
         try:
             answers: Sequence[Any] = commit([one.work for one in group])

@@ -1,4 +1,4 @@
-// The participant's page: a device of tacit (tacit.js) for whoever reads it. Which step is shown, and
+// The participant's page: a device of tacit (tacit.js) for the participant who reads it. Which step is shown, and
 // what is filled in, follows from the device's state alone, so that a reload or a second tab shows the same.
 
 import { Device, Offline, Refused } from "./tacit.js";

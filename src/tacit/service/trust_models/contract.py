@@ -12,20 +12,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation import ReportSlot, ShuffledView, SumView
 from tacit.aggregation.aggregator_context import Draw
-from tacit.aggregation.announcements import LiveRound, accept, announce
+from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
 from tacit.aggregation.interface import CheckedShare
 from tacit.aggregation.round_state import PartyRoundState, kept_outcome
 from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution
 from tacit.protocols.contract import Protocol as PrivacyProtocol
 from tacit.records import Records
-from tacit.rounds.codecs import Codec
+from tacit.rounds.codecs import Codec, Mixed, Residues, codec
+from tacit.rounds.stated_noise import check_stated
 from tacit.service.errors import TooEarly
 from tacit.service.store import RoundRow, Stage, Store
 from tacit.signatures import SIGNATURE_SIZE
@@ -33,6 +34,8 @@ from tacit.terms import Pinned, Terms
 
 Noise = Callable[[bytes], Draw]
 """Selects the noise sampler of a round by the round's identity."""
+
+Found = TypeVar("Found", Residues, Mixed)
 
 ReleasedView = SumView | ShuffledView
 ROUNDED = 1e-3  # distance of a released number from an integer at most
@@ -87,6 +90,13 @@ class RoundPlan:
     closes: int
     grace: int
     policy: bytes = b""
+
+    def binding(self, terms: Terms) -> Binding:
+        """The fields that bind the round to its experiment."""
+        about = terms.answer
+        return Binding(
+            terms.digest, self.option, about.levels, about.window, self.closes, self.policy
+        )
 
 
 @dataclass(frozen=True)
@@ -269,6 +279,16 @@ def check_kind(terms: Terms, kind: str) -> None:
     """Reject terms with rounds of another kind."""
     if terms.kind != kind:
         raise TacitError(f"the terms name {terms.kind} rounds: must be {kind}")
+
+
+def stated_codec(
+    protocol: PrivacyProtocol, terms: Terms, kind: str, expected: type[Found]
+) -> Found:
+    """The codec of a protocol; rejects noise that differs from that of the terms."""
+    found = codec(protocol, kind)
+    check_stated(protocol, terms)
+    assert isinstance(found, expected)
+    return found
 
 
 def party_outcome(records: Records, party: bytes, role: int, identity: bytes) -> bytes | None:

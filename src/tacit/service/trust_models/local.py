@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise
+from tacit.aggregation.announcements import LiveRound, SharedNoise
 from tacit.aggregation.encryption import suite_named
 from tacit.aggregation.interface import ClosedRound
 from tacit.aggregation.local import (
@@ -87,13 +87,11 @@ class LocalCoordinator(CoordinatorEngine):
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> LocalRound:  # noqa: ARG002
         """Describe a round with a key of its own."""
-        terms, about = self.context.terms, self.context.terms.answer
+        terms = self.context.terms
         way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
         chosen = isinstance(plan.protocol, UnaryStatistic)
         return LocalRound(
-            Binding(
-                terms.digest, plan.option, about.levels, about.window, plan.closes, plan.policy
-            ),
+            plan.binding(terms),
             plan.slots,
             max(way.protocol.minimum, terms.aggregation.minimum_batch_size),
             prepare_local(self.context.records, plan.identity, suite),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise
+from tacit.aggregation.announcements import LiveRound, SharedNoise
 from tacit.aggregation.graph import Claim, Neighbourhood, neighbourhood
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.masking_rounds import MaskingReports
@@ -21,9 +21,9 @@ from tacit.protocols.joint import JointSums
 from tacit.protocols.statistic_sums import SecureStatistic
 from tacit.protocols.sums import SecureSum
 from tacit.records import Records
-from tacit.rounds.codecs import Residues, codec
+from tacit.rounds.codecs import Residues
 from tacit.rounds.round_runner import minimum
-from tacit.rounds.stated_noise import check_stated, stated_noise
+from tacit.rounds.stated_noise import stated_noise
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.store import RoundRow
@@ -37,6 +37,7 @@ from tacit.service.trust_models.contract import (
     abort_party,
     check_kind,
     party_outcome,
+    stated_codec,
 )
 from tacit.terms import Aggregation, Terms
 
@@ -57,10 +58,7 @@ class MaskingCoordinator(CoordinatorEngine):
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Residues:
         """Residues; rejects noise that differs from that of the terms."""
-        way = codec(protocol, KIND)
-        check_stated(protocol, terms)
-        assert isinstance(way, Residues)
-        return way
+        return stated_codec(protocol, terms, KIND, Residues)
 
     @staticmethod
     def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
@@ -89,13 +87,11 @@ class MaskingCoordinator(CoordinatorEngine):
 
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> MaskingRound:  # noqa: ARG002
         """Describe a round whose neighbourhood withstands the adversary of the terms."""
-        terms, about = self.context.terms, self.context.terms.answer
+        terms = self.context.terms
         tolerated, way = terms.aggregation, self.codec(plan.protocol, terms)
         least = max(minimum(way.protocol, KIND), tolerated.minimum_batch_size)
         return MaskingRound(
-            Binding(
-                terms.digest, plan.option, about.levels, about.window, plan.closes, plan.policy
-            ),
+            plan.binding(terms),
             plan.identity,
             plan.slots,
             least,

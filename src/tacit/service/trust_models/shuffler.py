@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from tacit.aggregation.announcements import Binding, LiveRound, SharedNoise, accept, announce
+from tacit.aggregation.announcements import LiveRound, SharedNoise, accept, announce
 from tacit.aggregation.announcements import endorse as endorse_description
 from tacit.aggregation.encryption import suite_named, suite_numbered
 from tacit.aggregation.round_state import RoundPhase
@@ -35,9 +35,9 @@ from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.statistic_sums import ShuffledTable
 from tacit.records import Records
-from tacit.rounds.codecs import Mixed, codec
+from tacit.rounds.codecs import Mixed
 from tacit.rounds.round_runner import minimum
-from tacit.rounds.stated_noise import check_stated, stated_noise
+from tacit.rounds.stated_noise import stated_noise
 from tacit.sampling.certificates import lookup
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
@@ -56,6 +56,7 @@ from tacit.service.trust_models.contract import (
     check_kind,
     linked,
     party_outcome,
+    stated_codec,
 )
 from tacit.terms import BY_POLICY, Terms
 from tacit.terms.parts import CERTIFIED_POLYA
@@ -106,10 +107,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Mixed:
         """Bits or additive shares; rejects noise that differs from that of the terms."""
-        way = codec(protocol, KIND)
-        check_stated(protocol, terms)
-        assert isinstance(way, Mixed)
-        return way
+        return stated_codec(protocol, terms, KIND, Mixed)
 
     @staticmethod
     def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
@@ -138,14 +136,12 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> ShufflerRound:
         """Describe a round with keys of both parties."""
         terms, identity = self.context.terms, plan.identity
-        way, about, suite = self.codec(plan.protocol, terms), terms.answer, suite_named(terms.suite)
+        way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
         theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
         own = prepare_party(self.context.records, self.part, identity, suite)
         noise, modulus = _announced_noise(plan.protocol)
         return ShufflerRound(
-            Binding(
-                terms.digest, plan.option, about.levels, about.window, plan.closes, plan.policy
-            ),
+            plan.binding(terms),
             plan.slots,
             max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size),
             way.size,

@@ -13,7 +13,7 @@ from fractions import Fraction
 from tacit.aggregation import SumView
 from tacit.aggregation.aggregator import Aggregator, partial_size
 from tacit.aggregation.aggregator_context import AggregatorContext, AggregatorStage, RoundRecord
-from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
+from tacit.aggregation.announcements import LiveRound, accept, announce
 from tacit.aggregation.collecting import Collector, prepare_collector
 from tacit.aggregation.encryption import suite_named, suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
@@ -126,14 +126,13 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> TwoServerRound:
         """Describe a round with keys of both servers and of the collector."""
         terms, identity = self.context.terms, plan.identity
-        way, about, suite = self.codec(plan.protocol, terms), terms.answer, suite_named(terms.suite)
+        way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
         theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
         assert way.noise is not None
         context = self.aggregator_context(identity)
         own = context.prepare(identity, suite)
-        fields = (plan.option, about.levels, about.window, plan.closes, plan.policy)
         return TwoServerRound(
-            Binding(terms.digest, *fields),
+            plan.binding(terms),
             plan.slots,
             max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size),
             way.field if way.verified else way.modulus,

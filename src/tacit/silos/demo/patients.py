@@ -79,10 +79,10 @@ class Patients:
         """The true mean reward of an action."""
         return float(self.means(WARD.scaled(context)[None])[0, WARD.action(action)])
 
-    def held_out(self, rng: np.random.Generator, count: int = HELD_OUT) -> Floats:
+    def held_out(self, rng: np.random.Generator) -> Floats:
         """Scaled contexts of patients whom nobody has learned from, of all hospitals alike."""
         hospitals = len(MIXES)
-        return np.array([WARD.scaled(self.context(n % hospitals, rng)) for n in range(count)])
+        return np.array([WARD.scaled(self.context(n % hospitals, rng)) for n in range(HELD_OUT)])
 
     def regret(self, effects: Floats, scaled: Floats) -> float:
         """The mean regret of choosing the largest estimate on these patients."""

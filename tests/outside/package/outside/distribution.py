@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.errors import Number
 from tacit.noise import Chance, NoiseDistribution, Table
-from tacit.noise.distribution import refuse_power
+from tacit.noise.distribution import no_power
 from tacit.noise.table import convolution_power
 
 
@@ -44,7 +44,7 @@ class Sign(NoiseDistribution):
 
     def power(self, times: Number) -> NoiseDistribution:
         if times != int(times):
-            raise refuse_power(self, times, "a sign does not divide")
+            raise no_power(self, times, "a sign does not divide")
         return self if times == 1 else Table.of(*convolution_power(self, int(times)))
 
     def sample(self, rng: np.random.Generator, size: Any = None) -> Any:
