@@ -309,8 +309,8 @@ class Experiment:
             raise TacitError("a contextual experiment has no options: there is none to change")
         if isinstance(self.learner, PolicyLearner):
             raise TacitError(
-                "devices choose among the options: these, the control and the participants stay. "
-                "Begin another experiment"
+                "devices choose among the options: options, control and number of participants of "
+                "a contextual experiment cannot be changed. Begin another experiment"
             )
         if not isinstance(self.learner, Managed):
             self.learner = Managed.around(self.learner, self.mechanism.smallest)

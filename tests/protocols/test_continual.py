@@ -591,7 +591,7 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
 
 
 def test_sums_that_would_wrap_around_are_rejected() -> None:
-    with pytest.raises(TacitError, match="do not fit a modulus of 64 bits"):
+    with pytest.raises(TacitError, match="exceed a modulus of 64 bits"):
         PrefixSums(
             factorize("tree", 64),
             100,

@@ -205,7 +205,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "strange family": ({"problems": {"family": "lineal"}}, "family is 'lineal': must be one of"),
     "none of a family": (
         {"algorithms": ["ucb1", "cdp-dpe"]},
-        r'no table of problems is for cdp-dpe, which is linear. Add .* family = "linear"',
+        r'problems have no table for cdp-dpe, whose family is linear. Add .* family = "linear"',
     ),
     "given twice": (
         {"environments": {"arms": 4}},

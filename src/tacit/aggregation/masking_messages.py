@@ -72,7 +72,7 @@ def pairs(registry: ClientRegistry) -> Messages:
 
 
 def left(registry: ClientRegistry) -> Messages:
-    """The dropouts, for the clients that masked with them."""
+    """Message LEFT: to each remaining client, those of its pairwise masks that dropped out."""
     gone = {number: registry.left_of(registry.members[number]) for number in registry.stayed}
     return Kind.LEFT, {
         number: LEFT_HEAD.pack(len(registry.stayed), len(numbers)) + pack_listed(numbers)

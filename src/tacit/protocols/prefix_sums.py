@@ -123,9 +123,9 @@ class PrefixSums:
                 or not largest < EXACT_IN_DOUBLES
             ):
                 raise TacitError(
-                    f"sums of {self.silos} numbers up to {largest:.3g} do not fit a modulus of "
-                    f"{MODULUS_BITS} bits, or one of them a "
-                    f"double: use a coarser scale than {self.scale}"
+                    f"sums of {self.silos} numbers up to {largest:.3g} exceed a modulus of "
+                    f"{MODULUS_BITS} bits, or one number the integers that doubles hold exactly: "
+                    f"use a coarser scale than {self.scale}"
                 )
 
     def _check_missing(self) -> None:

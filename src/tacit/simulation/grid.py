@@ -425,8 +425,8 @@ class _Reader:
         suited = [c for c in choices if c.families is None or entry.family in c.families]
         if not suited:
             raise TacitError(
-                f"no table of {axis} is for {entry.name}, which is {entry.family}. Add [[{axis}]] "
-                f'with its options, or with family = "{entry.family}".'
+                f"{axis} have no table for {entry.name}, whose family is {entry.family}. "
+                f'Add [[{axis}]] with its options, or with family = "{entry.family}".'
             )
         return suited
 

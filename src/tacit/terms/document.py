@@ -242,6 +242,7 @@ class Terms:
 
     @cached_property
     def _spelled(self) -> bytes:
+        """The canonical encoding, computed once."""
         return canonical(self.document())
 
     @cached_property

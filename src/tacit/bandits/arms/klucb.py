@@ -121,6 +121,7 @@ class PrivateKLUCB(Learner):
         return max(self.smallest, math.ceil((factor - 1) * users))
 
     def _bound(self, arm: int, level: float) -> MeanBound:
+        """The upper confidence bound of an arm's mean, by the index."""
         evidence = self._evidence[arm]
         if self.index == "chernoff":
             return evidence.upper(level, self._bounds[arm])
