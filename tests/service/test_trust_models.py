@@ -14,7 +14,7 @@ from tests.service.test_linear_live import linear_definition, offers
 from tacit.errors import TacitError
 from tacit.service.definition import Definition
 from tacit.service.store import Stage
-from tacit.service.trust_models import coordinator_engine
+from tacit.service.trust_models import coordinator_engine, masking, shuffler
 from tacit.service.trust_models.contract import decoded
 from tacit.service.trust_models.masking import MaskingCoordinator
 from tacit.service.trust_models.shuffler import ShufflerCoordinator
@@ -113,6 +113,12 @@ def test_noise_of_another_distribution_is_not_served() -> None:
 def test_an_engine_serves_terms_of_its_kind_only(engine: Any) -> None:
     with pytest.raises(TacitError, match="the terms name two-servers rounds: must be"):
         engine.check_terms(terms_of(defined("two servers")))
+
+
+@pytest.mark.parametrize("announced", [masking._announced_noise, shuffler._announced_noise])
+def test_only_noise_that_devices_share_is_announced(announced: Any) -> None:
+    with pytest.raises(TacitError, match="Local has no announced noise"):
+        announced(protocol_of(defined("local, levels")))
 
 
 def test_two_servers_serve_no_terms_whose_devices_add_the_noise() -> None:
