@@ -59,7 +59,7 @@ def _ideal(values: list[list[int]], modulus: int, gone: Dropouts) -> tuple[int, 
 
 
 @settings(deadline=None, max_examples=30)
-@given(rounds(most=80))
+@given(rounds(most=40))
 def test_masking_gives_the_exact_sum_or_rejects(
     case: tuple[list[list[int]], int, Neighbourhood, Dropouts],
 ) -> None:

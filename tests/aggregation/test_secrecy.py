@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.aggregation.rings import ring_session
 from tests.aggregation.shuffler_channels import keys_of
+from tests.tables import extended_after
 
 from tacit.aggregation import (
     HpkeSuite,
@@ -70,7 +71,7 @@ def victims_number(server: MaskingServer, victim: MaskingClient) -> int:
     return server._by_address[victim.address].masked[0]
 
 
-@pytest.mark.parametrize("value", [0, 7])
+@pytest.mark.parametrize("value", extended_after(1, [7, 0]))
 def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:
@@ -129,7 +130,7 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
     ]
 
 
-@pytest.mark.parametrize("value", [0, 5, 807])
+@pytest.mark.parametrize("value", extended_after(1, [5, 0, 807]))
 def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:

@@ -50,7 +50,7 @@ def finish(shuffler: Shuffler, analyzer: Analyzer) -> ShuffledView:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
+@given(st.integers(1, 60), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
 def test_mixing_hands_over_exactly_the_messages_that_came_or_rejects(
     reports: int, messages: int, size: int, seed: int
 ) -> None:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import extended_after
 
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
@@ -259,7 +260,7 @@ def accepted(count: int, levels: int, seed: int) -> SumView:
     return session.finish()
 
 
-@pytest.mark.parametrize("levels", [1, 10])
+@pytest.mark.parametrize("levels", extended_after(1, [10, 1]))
 def test_a_thousand_reports_spoilt_before_sealing_are_all_dropped(levels: int) -> None:
     assert accepted(500, levels, 5 + levels) == SumView((3 * levels,), 3, rejected=500)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 from tests.cli.commands import program, refused
 
 from tacit.cli import HOMES, built
@@ -19,9 +18,10 @@ def modules_after(statement: str) -> set[str]:
     return set(subprocess.run(words, capture_output=True, text=True, check=True).stderr.split())
 
 
-def of_command(words: str) -> set[str]:
-    argv = f"sys.argv = ['tacit', *{words!r}.split()]"
-    return modules_after(f"{argv}; from tacit.cli import main; main()")
+def of_commands(*commands: str) -> set[str]:
+    """All modules that one interpreter has loaded after these commands."""
+    ran = (f"sys.argv = ['tacit', *{words!r}.split()]; main()" for words in commands)
+    return modules_after(f"from tacit.cli import main; {'; '.join(ran)}")
 
 
 def test_importing_tacit_loads_nothing_heavy() -> None:
@@ -31,13 +31,13 @@ def test_importing_tacit_loads_nothing_heavy() -> None:
     assert "tacit.privacy" in modules_after("import tacit; tacit.privacy")
 
 
-@pytest.mark.parametrize("words", ["--help", "algorithms", "algorithms --json", "simulate --help"])
-def test_lists_and_help_load_no_numerics(words: str) -> None:
-    assert not NUMERICS & of_command(words)
+def test_lists_and_help_load_no_numerics() -> None:
+    loaded = of_commands("--help", "algorithms", "algorithms --json", "simulate --help")
+    assert not NUMERICS & loaded
 
 
 def test_a_simulation_loads_special_functions_and_no_more_of_scipy() -> None:
-    loaded = of_command("simulate --algorithm dist-dp-se --arms 2 --horizon 10 --runs 1 --json")
+    loaded = of_commands("simulate --algorithm dist-dp-se --arms 2 --horizon 10 --runs 1 --json")
     public = {name for name in loaded if name.startswith("scipy.") and name.count(".") == 1}
     assert {name for name in public if "._" not in name} <= {"scipy.special", "scipy.version"}
     assert not {"matplotlib", "dp_accounting", "cryptography", "rich.progress"} & loaded
@@ -49,7 +49,7 @@ def test_the_module_runs_as_a_program() -> None:
 
 
 def test_help_lists_every_command_without_loading_any() -> None:
-    loaded = of_command("--help")
+    loaded = of_commands("--help")
     assert not {f"tacit.cli.{home}" for home in HOMES.values()} & loaded
     assert "tacit.algorithms" not in loaded
     for name, home in HOMES.items():

@@ -56,6 +56,8 @@ from tacit.types import Aggregate, Codec, Estimate, Floats, Integers, Levels
 CENTRAL, SHUFFLER = TrustModel.CENTRAL, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
+PEOPLE = 20  # in every example but those that say otherwise
+STAYING = 15  # of them where a quarter may leave
 SAYS = math.e / (1 + math.e)  # the probability that a bit is told truly at epsilon 1
 
 
@@ -78,13 +80,17 @@ def weaker(factor: float) -> ApproximateDP:
 
 @claiming
 def polya(factor: float) -> SumProtocol:
-    return SecureSum(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor))
+    return SecureSum(PEOPLE, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor))
 
 
 @claiming
 def polya_dropout(factor: float) -> SumProtocol:
     return SecureSum(
-        40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor), threat=ThreatModel(dropout=0.25)
+        PEOPLE,
+        4,
+        DiscreteLaplace(4 * factor),
+        PureDP(1.0 / factor),
+        threat=ThreatModel(dropout=0.25),
     )
 
 
@@ -95,58 +101,58 @@ def skellam_variance() -> float:
 
 @claiming
 def skellam(factor: float) -> SumProtocol:
-    return SecureSum(40, 8, Skellam(skellam_variance() * factor**2), weaker(factor))
+    return SecureSum(PEOPLE, 8, Skellam(skellam_variance() * factor**2), weaker(factor))
 
 
 @cache
 def gaussian_sigma() -> float:
-    distribution = calibrate("discrete-gaussian", 16, APPROXIMATE, users=39).distribution
+    distribution = calibrate("discrete-gaussian", 16, APPROXIMATE, users=PEOPLE - 1).distribution
     assert isinstance(distribution, DiscreteGaussian)
     return float(distribution.sigma)
 
 
 @claiming
 def gaussian(factor: float) -> SumProtocol:
-    return SecureSum(40, 16, DiscreteGaussian(gaussian_sigma() * factor), weaker(factor))
+    return SecureSum(PEOPLE, 16, DiscreteGaussian(gaussian_sigma() * factor), weaker(factor))
 
 
 @claiming
 def central(factor: float) -> SumProtocol:
-    return Central(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor), None)
+    return Central(PEOPLE, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor), None)
 
 
 @claiming
 def two_servers(factor: float) -> SumProtocol:
-    return TwoServers(40, 4, PureDP(1.0 / factor))
+    return TwoServers(PEOPLE, 4, PureDP(1.0 / factor))
 
 
 @claiming
 def verified(factor: float) -> SumProtocol:
-    return Verified(40, 4, PureDP(1.0 / factor))
+    return Verified(PEOPLE, 4, PureDP(1.0 / factor))
 
 
 @claiming
 def local(factor: float) -> SumProtocol:
-    distribution, modulus = DiscreteLaplace(4 * factor), paper_modulus(40, 4, 600)
-    return Local(40, 4, distribution, PureDP(1.0 / factor), modulus=modulus)
+    distribution, modulus = DiscreteLaplace(4 * factor), paper_modulus(PEOPLE, 4, 600)
+    return Local(PEOPLE, 4, distribution, PureDP(1.0 / factor), modulus=modulus)
 
 
 @claiming
 def response(factor: float) -> SumProtocol:
-    return RandomizedBits(40, PureDP(1.0 / factor))
+    return RandomizedBits(PEOPLE, PureDP(1.0 / factor))
 
 
 def shuffled(precision: int, dropout: float = 0.0) -> Callable[[float], SumProtocol]:
     @claiming
     def build(factor: float) -> SumProtocol:
-        bits, bias = shuffle_noise(math.ceil(40 * (1 - dropout)) - 1, precision, APPROXIMATE)
+        bits, bias = shuffle_noise(math.ceil(PEOPLE * (1 - dropout)) - 1, precision, APPROXIMATE)
         p = (
             bias
             if factor == 1
             else 0.5 - 0.5 * math.sqrt(1 - 4 * factor**2 * float(bias * (1 - bias)))
         )
         return ShuffledBits(
-            40, precision, bits, p, weaker(factor), threat=ThreatModel(dropout=dropout)
+            PEOPLE, precision, bits, p, weaker(factor), threat=ThreatModel(dropout=dropout)
         )
 
     return build
@@ -182,25 +188,25 @@ class Example:
 
 
 EXAMPLES: dict[str, Example] = {
-    "secagg-polya": Example(polya, lambda: DiscreteLaplace(4).share(39)),
-    "secagg-polya-dropout": Example(polya_dropout, lambda: DiscreteLaplace(4).share(29)),
-    "secagg-skellam": Example(skellam, lambda: Skellam(skellam_variance() / 39)),
+    "secagg-polya": Example(polya, lambda: DiscreteLaplace(4).share(PEOPLE - 1)),
+    "secagg-polya-dropout": Example(polya_dropout, lambda: DiscreteLaplace(4).share(STAYING - 1)),
+    "secagg-skellam": Example(skellam, lambda: Skellam(skellam_variance() / (PEOPLE - 1))),
     "secagg-gaussian": Example(
-        gaussian, lambda: DiscreteGaussian(gaussian_sigma() / math.sqrt(39))
+        gaussian, lambda: DiscreteGaussian(gaussian_sigma() / math.sqrt(PEOPLE - 1))
     ),
     "central": Example(central, lambda: DiscreteLaplace(4), adding=1),
     "two-servers": Example(two_servers, lambda: DiscreteLaplace(4), adding=1),
     "verified": Example(verified, lambda: DiscreteLaplace(4), adding=1),
     "local": Example(local, lambda: DiscreteLaplace(4), adding=1),
-    "shuffle-binary": Example(shuffled(1), lambda: bits(39, 1)),
-    "shuffle-levels": Example(shuffled(5), lambda: bits(39, 5)),
-    "shuffle-dropout": Example(shuffled(3, 0.25), lambda: bits(29, 3)),
+    "shuffle-binary": Example(shuffled(1), lambda: bits(PEOPLE - 1, 1)),
+    "shuffle-levels": Example(shuffled(5), lambda: bits(PEOPLE - 1, 5)),
+    "shuffle-dropout": Example(shuffled(3, 0.25), lambda: bits(STAYING - 1, 3)),
     "split-and-mix": Example(split, lambda: DiscreteLaplace(4).share(23)),
     "response": Example(response, lambda: Table.of(0, np.array([SAYS, 1 - SAYS])), adding=1),
     "pure-shuffle": Example(pure),
-    "exact": Example(lambda _: Exact(40, 8), noisy=False),
+    "exact": Example(lambda _: Exact(PEOPLE, 8), noisy=False),
     "central-laplace": Example(
-        claiming(lambda factor: CentralLaplace(40, PureDP(1.0 / factor), 8))
+        claiming(lambda factor: CentralLaplace(PEOPLE, PureDP(1.0 / factor), 8))
     ),
 }
 
@@ -365,11 +371,11 @@ def ones_of_noise(protocol: Any, released: Aggregate, _: Any) -> int:
     return int(released.values[0] - data - sums.silos * 2 * sums.scale)
 
 
-PAIRS = np.random.default_rng(8).integers(0, 5, size=(40, 2))  # levels of two metrics
+PAIRS = np.random.default_rng(8).integers(0, 5, size=(PEOPLE, 2))  # levels of two metrics
 
 
 def joint() -> Protocol:
-    return JointSums(TwoServers(40, 4, PureDP(1.0, participations=2)), 2)
+    return JointSums(TwoServers(PEOPLE, 4, PureDP(1.0, participations=2)), 2)
 
 
 def ball(build: Callable[[], Any], people: int = 6) -> Case:

@@ -57,7 +57,7 @@ def estimates(
 
 def fewest(protocol: SumProtocol) -> int:
     """The fewest reports, or if any number will do, some."""
-    return protocol.minimum if protocol.minimum > 1 else 25
+    return protocol.minimum if protocol.minimum > 1 else 12
 
 
 @EACH

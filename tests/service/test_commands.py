@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.cli.commands import Command, refused, result
 from tests.cli.conftest import command as command
-from tests.cli.test_start import of_command
+from tests.cli.test_start import of_commands
 from tests.service.served import TOKEN, Joined, Threads, served, wait_for
 
 from tacit.aggregation.two_servers import split
@@ -472,10 +472,9 @@ def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
     assert "tacit party new" in refused(command("party", "rotate", "--config", tmp_path / "none"))
 
 
-@pytest.mark.parametrize("words", ["--help", "experiment --help", "doctor --help"])
-def test_help_of_live_commands_loads_no_server(words: str) -> None:
+def test_help_of_live_commands_loads_no_server() -> None:
     heavy = {"fastapi", "sqlalchemy", "httpx", "cryptography", "numpy"}
-    assert not heavy & of_command(words)
+    assert not heavy & of_commands("--help", "experiment --help", "doctor --help")
 
 
 @pytest.mark.extended
