@@ -2469,6 +2469,11 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "service/trust_models/shuffler.py: ShufflerCoordinator.describe: "
+    "max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size) -> "
+    "minimum(way.protocol, KIND)": (
+        "rounds are planned so large that the protocol's minimum is not below that of the terms"
+    ),
     "service/trust_models/masking.py: MaskingCoordinator.describe: "
     "max(minimum(way.protocol, KIND), tolerated.minimum_batch_size) -> "
     "minimum(way.protocol, KIND)": (
