@@ -159,7 +159,7 @@ FIT_TERMS = tuple(
     for name in (
         "test_a_definition_with_plays_is_written_read_and_put_into_terms",
         "test_terms_state_the_guarantee_of_the_experiment",
-        "test_terms_reject_what_does_not_keep_the_promise",
+        "test_terms_reject_what_does_not_keep_the_guarantee",
         "test_a_device_rejects_altered_policies_and_less_noise",
         "test_answers_that_are_missing_count_as_nothing",
     )
