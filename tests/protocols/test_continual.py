@@ -507,7 +507,7 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_released(
     assert all(earned_by(sums, said) for sums, said in stated.items())
     less = replace(summed, trust=SHUFFLER)  # with no noise for the shuffler's part
     assert not earned_by(less, replace(less.guarantee(1e-9), epsilon=20.0, delta=1e-5))
-    with pytest.raises(TacitError, match="do not fit"):
+    with pytest.raises(TacitError, match="exceed a modulus"):
         calibrated(SiloStream(*about), SHUFFLER, "discrete-gaussian", ApproximateDP(20.0, 4e-9))
 
 

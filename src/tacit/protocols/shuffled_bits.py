@@ -137,10 +137,10 @@ def shuffle_noise(
             if point <= users
         )
     result = calibrate("binomial", precision, target, users=size)
-    noise = result.distribution
-    if result.bits_per_user is None or not isinstance(noise, Binomial):
+    bias = getattr(result.distribution, "p", None)
+    if result.bits_per_user is None or bias is None:
         raise TacitError("calibration of binomial noise returned no number of bits per user")
-    return result.bits_per_user, Fraction(noise.p)
+    return result.bits_per_user, Fraction(bias)
 
 
 def tkms21_noise(users: int, target: ApproximateDP) -> tuple[int, Fraction]:
