@@ -154,3 +154,12 @@ def test_a_table_starts_at_a_whole_number() -> None:
 @pytest.mark.parametrize(("sigma", "n"), [(0, 2), (math.nan, 2), (1, 0), (1, 1.5), ("1", 2)])
 def test_a_divergence_of_nothing_is_rejected(sigma: Any, n: Any) -> None:
     assert "must be" in refusal(lambda: sum_divergence(sigma, n))
+
+
+def test_more_bits_than_simulations_count_are_rejected() -> None:
+    rng = np.random.default_rng(1)
+    for size in (None, 3):
+        found = refusal(partial(Binomial(1 << 63).sample, rng, size))
+        assert "n is 9.22e+18" in found
+        assert "use a larger epsilon" in found
+    assert 0 <= Binomial((1 << 63) - 1).sample(rng) < 1 << 63

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import Number, integer, positive, probability
+from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.distribution import (
     WIDEST_SUMMED,
@@ -34,6 +34,7 @@ from tacit.sampling.inversion import Inversion
 
 _CHUNK = 1 << 20
 _MOST_BITS = 1 << 20
+MOST_SIMULATED = (1 << 63) - 1  # what NumPy counts
 STEIN = (
     7.6  # times the inverse of the standard deviation: distance of a sum of bits from a Gaussian
 )
@@ -171,7 +172,12 @@ class Binomial(NoiseDistribution):
         return min(1.0, STEIN / self.std)
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
-        """NumPy's binomial."""
+        """NumPy's binomial; more bits than a 64-bit integer counts are rejected."""
+        if self.n > MOST_SIMULATED:
+            raise TacitError(
+                f"n is {float(self.n):.3g}: simulations draw at most {MOST_SIMULATED} bits at "
+                "once; use a larger epsilon or delta, or a coarser scale"
+            )
         return rng.binomial(self.n, float(self.p), size)
 
     def _draw_one(self) -> int:
