@@ -1,6 +1,6 @@
 """Contextual experiments: how often confidence sets miss a true mean or difference.
 
-Each run is one experiment on an instance of its own: corners or moments with 4, 6 or 8 features and
+Each run is one experiment on an instance of its own: corners or moments with 4 to 10 features and
 3, 5 or 8 options, tables with up to 12 segments. Gaps are uneven (a t distribution with 2 degrees
 of freedom), means fill a random part of [0.02, 0.98], some segments are rare; ε is 0.5 to 3, the
 horizon 1,000 to 8,000. A run misses if after any round any 95 % interval of a mean or a
