@@ -160,6 +160,8 @@ FIT_TERMS = tuple(
         "test_a_definition_with_plays_is_written_read_and_put_into_terms",
         "test_terms_state_the_guarantee_of_the_experiment",
         "test_terms_reject_what_does_not_keep_the_guarantee",
+        "test_terms_of_fits_have_limits_and_no_other_parts",
+        "test_delta_counts_every_number_of_a_fit_where_shares_are_narrow",
         "test_a_device_rejects_altered_policies_and_less_noise",
         "test_answers_that_are_missing_count_as_nothing",
     )
@@ -2318,7 +2320,7 @@ TARGETS: tuple[Target, ...] = (
         "terms/document.py",
         "statistic_delta",
         (swap("shares", "1"), swap("report.size", "1"), swap("sigma", "2 * sigma")),
-        (*WEAKEST, *MASKED_CONTEXTS),
+        (*WEAKEST, *MASKED_CONTEXTS, *FIT_TERMS),
     ),
     Target(
         "terms/accounting.py",
@@ -2351,7 +2353,7 @@ TARGETS: tuple[Target, ...] = (
         (*NOISE_OF_SUMS, *BITS_OF_TABLES),
     ),
     Target("protocols/statistic_sums.py", "table_bits", (limits,), BITS_OF_TABLES),
-    Target("protocols/statistic_sums.py", "ShuffledTable.__init__", (checks,), STATISTICS),
+    Target("protocols/statistic_sums.py", "ShuffledTable.__init__", (checks,), BITS_OF_TABLES),
     Target("protocols/statistic_sums.py", "UnaryStatistic.__init__", (checks,), STATISTICS),
     Target(
         "protocols/statistics.py",
@@ -2479,6 +2481,16 @@ EQUIVALENT: dict[str, str] = {
     "minimum(way.protocol, KIND)": (
         "rounds are planned so large that the protocol's minimum is not below that of the terms"
     ),
+    "terms/context.py: FittedTerms._check_statistic: no self.report(len(options), levels)": (
+        "the check of the noise makes the same report, which rejects the same resolutions"
+    ),
+    "protocols/statistic_sums.py: ShuffledTable._prepare: "
+    "self._ones(self.honest) -> self._ones(self.participants)": (
+        "only the kind of the distribution says in which arithmetic noise is drawn"
+    ),
+    "protocols/statistic_sums.py: table_bits: "
+    "cells_delta(each * honest, bias, epsilon) <= target.delta -> "
+    "cells_delta(each * honest, bias, epsilon) < target.delta": "a float computed is never equal",
     "contextual/fitted.py: FitPolicy.decode: len(data) >= _COUNT.size -> len(data) > _COUNT.size": (
         "two bytes alone are no policy of no options either: it tries none"
     ),

@@ -219,3 +219,15 @@ def test_bits_of_a_device_have_the_announced_bias(tmp_path: Path) -> None:
     assert stats.binomtest(ones, bits, float(about.noise.total)).pvalue > ALARM
     assert stats.binomtest(ones, bits, float(about.noise.total) / 2).pvalue < ALARM
     assert all(sum(shuffler.randomized(about, 1)) >= 1 for _ in range(100))
+
+
+def test_delta_of_more_noise_bits_than_can_be_summed_counts_as_one() -> None:
+    """A device rejects what it cannot compute."""
+    assert cells_delta(1 << 20, Fraction(1, 2), Fraction(1)) < 1e-6
+    assert cells_delta(1 << 100, Fraction(1, 2), Fraction(1)) == 1.0
+
+
+def test_shuffled_tables_are_for_one_participation() -> None:
+    target = ApproximateDP(1.0, 1e-6, participations=2)
+    with pytest.raises(TacitError, match="participations is 2: must be 1 with tables"):
+        ShuffledTable(300, TableStatistic(1, 2), target)

@@ -28,6 +28,7 @@ from tacit.assumptions import Protects, PublicMembership, Secret, TowardsOutside
 from tacit.client.choices import choose, numbers_of, plays_of
 from tacit.client.levels import levels_of_plays
 from tacit.client.openfeature import Flag, TacitProvider
+from tacit.contextual.feature_maps import FINEST
 from tacit.contextual.fitted import (
     FINE,
     LARGEST_ENTRY,
@@ -50,8 +51,10 @@ from tacit.service.helper import Helper
 from tacit.service.pages import experimenter, participant
 from tacit.service.party import exact_noise
 from tacit.service.store import Stage
-from tacit.terms import BY_POLICY, FittedTerms, Pinned, Terms, cosign, in_words
+from tacit.terms import BY_POLICY, ContextField, FittedTerms, Pinned, Terms, cosign, in_words
 from tacit.terms.accounting import vector_delta
+from tacit.terms.context import MOST_FITTED
+from tacit.terms.document import statistic_delta
 
 TABLE, MEANS = offers(200)
 PLAYS = 8
@@ -201,12 +204,43 @@ def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
         ({"context": replace(context, resolution=2 * context.resolution)}, "fitted vectors have"),
         ({"context": replace(context, dimension=65)}, "at most 64"),
         ({"context": replace(context, plays=416)}, "at most 255"),
+        ({"context": replace(context, plays=0)}, "context.plays is 0: must be a whole number"),
+        ({"context": replace(context, dimension=True)}, "dimension is True: must be a whole"),
         ({"context": replace(context, evaluation=Fraction(1, 10))}, "0 with a fit"),
         ({"context": replace(context, statistic="moments")}, "context.fields"),
         ({"context": replace(context, resolution=3)}, "for rounding of 4 coordinates"),
     ):
         with pytest.raises(TacitError, match=said):
             replace(terms, **changed)
+
+
+def test_delta_counts_every_number_of_a_fit_where_shares_are_narrow() -> None:
+    """The sum of narrow discrete Gaussians is not quite one: each number adds its distance."""
+    terms, sigma, shares = fitted().terms(ADDRESSES[0], KEYS[0]), Fraction(400), 62_500
+    terms = replace(terms, context=FittedTerms((), dimension=4, plays=PLAYS, resolution=64))
+    each, one = (
+        vector_delta(sigma, Fraction(4 * 64**2), size, terms.promise.epsilon, shares)
+        for size in (4, 1)
+    )
+    assert statistic_delta(terms, sigma, shares) == each
+    assert 1 > each > 1.0001 * one > 0
+
+
+def test_terms_of_fits_have_limits_and_no_other_parts() -> None:
+    largest = FittedTerms((), dimension=MOST_FITTED, plays=most_plays(MOST_FITTED))
+    largest.check(("a", "b"), 1)
+    replace(largest, resolution=FINEST).check(("a", "b"), 1)
+    assert largest.bounds() == (-largest.resolution, largest.resolution)
+    field = ContextField("device", ("phone", "desktop"))
+    for changed, said in (
+        ({"dimension": MOST_FITTED + 1}, f"at most {MOST_FITTED}"),
+        ({"resolution": FINEST + 1}, f"at most {FINEST}"),
+        ({"plays": most_plays(MOST_FITTED) + 1}, f"at most {most_plays(MOST_FITTED)}"),
+        ({"fields": (field,)}, "context.fields is 1: must be empty with a fit"),
+        ({"fields": (field,), "statistic": "table"}, "context.statistic is 'table': must be"),
+    ):
+        with pytest.raises(TacitError, match=said):
+            replace(largest, **changed).check(("a", "b"), 1)
 
 
 def test_the_forecast_simulates_the_fits() -> None:
