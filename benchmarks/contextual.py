@@ -115,9 +115,9 @@ def beta_thompson(world: SegmentContexts, rng: np.random.Generator) -> list[floa
 def regret_of(name: str, seed: int, **options: Any) -> tuple[list[float], ContextualWorld]:
     """Regret of an algorithm at the marks, and the world of the seed."""
     entry = lookup(name)
-    problem: Any = entry.ask({"horizon": MARKS[-1], **options})
+    problem: Any = entry.make_problem({"horizon": MARKS[-1], **options})
     start = problem.start(seed, None)
-    experiment = entry.build(problem.fitted(start.world, seed))
+    experiment = entry.build(problem.for_environment(start.world, seed))
     outcome = run(experiment, start.world, start.rng, noise=start.noise, checkpoints=MARKS)
     assert outcome.regret is not None
     assert isinstance(start.world, ContextualWorld)
@@ -137,8 +137,8 @@ def ratios(
         private.append(found)
         plain.append(regret_of("contextual-thompson", seed, **options)[0])
         base.append(reference(world, np.random.default_rng([seed, 1])))
-        assert world.single is not None
-        single.append(world.single[0])
+        assert world.single_option_regret is not None
+        single.append(world.single_option_regret[0])
         shown = (" ".join(f"{x:.0f}" for x in part[-1]) for part in (private, plain, base))
         print(f"{label}, seed {seed}: {', '.join(shown)}", file=sys.stderr, flush=True)
     mine, quiet, theirs = (np.array(part) for part in (private, plain, base))

@@ -74,9 +74,9 @@ def run_of(statistic: str, seed: int) -> tuple[bool, float]:
         "horizon": int(np.exp(rng.uniform(np.log(1000), np.log(8000)))),
     }
     entry = lookup("private-contextual")
-    problem: Any = entry.ask(given)
+    problem: Any = entry.make_problem(given)
     start: Any = problem.start(seed, world)
-    experiment = entry.build(problem.fitted(start.world, seed))
+    experiment = entry.build(problem.for_environment(start.world, seed))
     learner, check = experiment.learner, checker(start.world, seed)
     missed, used = False, 0.0
     while rounds := experiment.propose():

@@ -26,7 +26,7 @@ from machine import Row, emit
 from tacit.aggregation import TwoServerRound
 from tacit.aggregation.announcements import Binding
 from tacit.client.choices import choose
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.trust_models import reporter
 from tacit.records import MemoryRecords
 from tacit.service import round_scheduler
@@ -34,7 +34,8 @@ from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.helper import Helper
-from tacit.service.store import Stage, Store
+from tacit.service.schema import Stage
+from tacit.service.store import Store
 from tacit.signatures import SIGNATURE_SIZE, public_key
 from tacit.terms import ContextField, Pinned, Terms, cosign
 from trust_models import DirectLink
@@ -115,7 +116,7 @@ def made(pinned: Pinned, given: Assigned, costs: ReportCosts) -> tuple[bytes, di
         pinned.check(round_.offer())
         binding: Binding = round_.binding
         levels = choose(terms, binding, context or None).levels
-        running = Running(
+        running = OpenParticipation(
             round_.identity, pinned, given.announcement, given.slot, b"", 0.0, None, levels, ()
         )
         shares = dict(reporter(terms).encode(running))

@@ -59,7 +59,7 @@ def loop(silos: int, dimension: int, actions: int, rounds: int, sync: int = 25) 
 
 
 def federation(name: str, **options: Any) -> Trial:
-    return Trial(name, lookup(name).ask(options))
+    return Trial(name, lookup(name).make_problem(options))
 
 
 def rate(label: str, task: Trial, repeats: int = 3) -> tuple[Row, float]:
@@ -71,12 +71,12 @@ def rate(label: str, task: Trial, repeats: int = 3) -> tuple[Row, float]:
 
 def main() -> None:
     size = {"silos": 100, "horizon": 250}
-    promise = {"epsilon": 1.0, "delta": 1e-5}
+    guarantee = {"epsilon": 1.0, "delta": 1e-5}
     label = "M = 100, d = 10, 100 actions"
-    private = federation("secagg-fedlinucb", **size, **promise)
+    private = federation("secagg-fedlinucb", **size, **guarantee)
     row, fast = rate(f"secagg-fedlinucb, {label}", private)
     rows = [row, rate(f"fedlinucb, {label}", federation("fedlinucb", **size))[0]]
-    lazy = federation("secagg-fedlinucb", **size, **promise, lazy=True)
+    lazy = federation("secagg-fedlinucb", **size, **guarantee, lazy=True)
     rows.append(rate(f"secagg-fedlinucb, lazy, {label}", lazy)[0])
     slow = 100 * 50 / cpu_seconds(lambda: loop(100, 10, 100, 50))
     rows.append(
@@ -90,9 +90,9 @@ def main() -> None:
         {"name": "batched arrays over the loop", "value": round(fast / slow, 2), "unit": "times"}
     )
     wide = {"silos": 10, "dimension": 57, "actions": 908, "horizon": 50}
-    large = federation("secagg-fedlinucb", **wide, **promise)
+    large = federation("secagg-fedlinucb", **wide, **guarantee)
     rows.append(rate("secagg-fedlinucb, M = 10, d = 57, 908 actions", large, repeats=1)[0])
-    task = federation("secagg-fedlinucb", silos=100, horizon=10_000, **promise)
+    task = federation("secagg-fedlinucb", silos=100, horizon=10_000, **guarantee)
     seconds = cpu_seconds(lambda: task(0), repeats=1)
     rows.append(
         {

@@ -14,14 +14,14 @@ from machine import Row, emit
 from tacit.algorithms.registry import lookup
 from tacit.simulation import Trial
 
-PROMISE = {"epsilon": 10.0, "delta": 0.25}  # LZJ22's own, at which much is learned and computed
+GUARANTEE = {"epsilon": 10.0, "delta": 0.25}  # LZJ22's own, at which much is learned and computed
 
 
 def seconds(label: str, name: str, seeds: range, **options: Any) -> Row:
     """The mean time of a run, after one to warm up."""
     entry = lookup(name)
-    promise = {key: value for key, value in PROMISE.items() if key in entry.options}
-    problem: Any = entry.ask({**promise, **options})
+    guarantee = {key: value for key, value in GUARANTEE.items() if key in entry.options}
+    problem: Any = entry.make_problem({**guarantee, **options})
     task = Trial(name, problem, checkpoints=(problem.horizon,))
     if len(seeds) > 1:
         task(seeds[0])

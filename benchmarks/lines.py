@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from typing import Any, Protocol
+
+Headers = Sequence[tuple[str, str]]
 
 
 class Server(Protocol):
@@ -48,23 +51,24 @@ class Line(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionError("the server hung up"))
 
-    async def ask(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
+    async def ask(
+        self, method: str, path: str, kind: str, body: bytes, more: Headers = ()
+    ) -> tuple[int, bytes]:
         """Status and body of the answer; on a new connection if the server hung up meanwhile."""
+        head = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}"]
+        head += [f"Content-Type: application/{kind}", *(f"{key}: {value}" for key, value in more)]
+        request = "\r\n".join([*head, "\r\n"]).encode() + body
         try:
             if not self._transport.is_closing():
-                return await self._asked(method, path, kind, body)
+                return await self._asked(request)
         except ConnectionError:
             pass
         await self._connect()
-        return await self._asked(method, path, kind, body)
+        return await self._asked(request)
 
-    async def _asked(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
+    async def _asked(self, request: bytes) -> tuple[int, bytes]:
         self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(
-            f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/{kind}\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        self._transport.write(request)
         return await self._answer
 
     def data_received(self, data: bytes) -> None:

@@ -37,7 +37,7 @@ ARMS = 10
 
 
 def trial(name: str, **options: Any) -> Trial:
-    return Trial(name, lookup(name).ask({"arms": ARMS, **options}))
+    return Trial(name, lookup(name).make_problem({"arms": ARMS, **options}))
 
 
 def milliseconds(name: str, task: Trial, repeats: int = 7) -> Row:
@@ -68,8 +68,8 @@ def sweeps() -> list[Row]:
     """Cold: calibration included."""
     start = time.perf_counter()
     for name in EIGHT:
-        promise: dict[str, Any] = {"delta": 1e-5} if "delta" in lookup(name).options else {}
-        simulate(lookup(name), arms=ARMS, horizon=10**6, runs=20, **promise)
+        guarantee: dict[str, Any] = {"delta": 1e-5} if "delta" in lookup(name).options else {}
+        simulate(lookup(name), arms=ARMS, horizon=10**6, runs=20, **guarantee)
     return [
         {
             "name": "10^6 users, 20 runs, 8 algorithms, calibration included",

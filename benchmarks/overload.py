@@ -21,7 +21,7 @@ import sqlalchemy as sql
 
 from machine import Row, emit
 from service import Member, deployed, encrypted
-from tacit.service import store
+from tacit.service import schema
 from tacit.service.http.connections import raise_descriptor_limit
 
 TIMES = 3
@@ -146,7 +146,7 @@ def main() -> None:
             flood.drain()
             counts = Counter(flood.answers.values())
             with there.helper.store.begin() as transaction:
-                count = sql.select(sql.func.count()).select_from(store.shares)
+                count = sql.select(sql.func.count()).select_from(schema.shares)
                 stored = int(transaction.connection.rows(count)[0][0])
     acknowledged = {number % len(rest) for number, one in flood.answers.items() if one == "204"}
     lost = max(0, first + len(acknowledged) - stored)

@@ -25,7 +25,7 @@ import sqlalchemy as sql
 import service
 import tacit
 from aggregation import masking, shuffling
-from lines import Line
+from lines import Headers, Line
 from machine import Row, emit
 from service import ROLES, Deployment, deployed, people, postgresql, shipped
 from tacit.aggregation import neighbourhood
@@ -85,12 +85,15 @@ TRAFFIC: Counter[tuple[int, str]] = Counter()  # bytes by a party's port and the
 class CountedLine(Line):
     """A connection whose bytes are counted."""
 
-    async def ask(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
+    async def ask(
+        self, method: str, path: str, kind: str, body: bytes, more: Headers = ()
+    ) -> tuple[int, bytes]:
         """Status and body of the answer."""
         front = f"{method} {path} HTTP/1.1 Host: x Content-Type: application/{kind} "
         length = len(front) + len(f"Content-Length: {len(body)}") + 6  # line ends are two bytes
+        length += sum(len(key) + len(value) + 4 for key, value in more)
         TRAFFIC[self._port, "received"] += length + len(body)
-        return await super().ask(method, path, kind, body)
+        return await super().ask(method, path, kind, body, more)
 
     def data_received(self, data: bytes) -> None:
         """A part of an answer."""

@@ -47,7 +47,7 @@ from tacit.aggregation.two_servers import ReportSlot, TwoServerRound, split
 from tacit.client.http import Device
 from tacit.client.ledger import Ledger
 from tacit.client.pins import Pins
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.keyfiles import KeyFile, save_signing_key
 from tacit.records import RecordDirectory
 from tacit.service.assignment import Assigned, Ticket
@@ -57,7 +57,7 @@ from tacit.service.helper import Helper
 from tacit.service.store import Store
 from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, public_key
-from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, Promise, Terms, cosign
+from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, StatedGuarantee, Terms, cosign
 from trust_models import MODELS
 from trust_models import measured as by_trust
 
@@ -71,6 +71,7 @@ STARTING = 4.0  # seconds until all of them have begun
 WAITING = 6.0  # seconds until the first participants have reported
 ENCRYPTED = 20_000  # reports encrypted beforehand
 TOKEN = secrets.token_hex(16)
+CPU_CLOCK = 2  # what clock_getcpuclockid(3) adds to a process: its CPU time in nanoseconds
 
 
 # The parties
@@ -96,9 +97,8 @@ class Member:
     def computed(self) -> float:
         """Seconds that its process has computed, which other loads hardly change."""
         assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return own + sum(one.computed() for one in self.others)
+        clock = ~self.process.pid << 3 | CPU_CLOCK
+        return time.clock_gettime(clock) + sum(one.computed() for one in self.others)
 
     def memory(self) -> float:
         """Megabytes that its process has in memory."""
@@ -178,7 +178,7 @@ class Deployment:
             question=question,
             options=OPTIONS,
             answer=Answer("1 if you liked it, 0 if not", window=window),
-            promise=Promise(EPSILON),
+            guarantee=StatedGuarantee(EPSILON),
             noise=Noise(1 / EPSILON),
             parties=tuple(Party(one.role, one.url, public_key(one.key)) for one in self.members),
             first_day=today - timedelta(days=1),
@@ -401,7 +401,7 @@ def encrypted(there: Deployment, pinned: Pinned, count: int) -> list[tuple[str, 
     while len(found) < count:
         tickets = [Ticket(pinned.terms.digest, os.urandom(16)) for _ in range(256)]
         given = there.coordinator.join(tickets)
-        asked = [one for one in given if not isinstance(one, Refusal) and one.slot is not None]
+        asked = [one for one in given if not isinstance(one, Rejected) and one.slot is not None]
         for one in asked:
             assert one.slot is not None
             name = TwoServerRound.decode(one.announcement[: -2 * SIGNATURE_SIZE]).identity.hex()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from machine import Row, emit
 from tacit.simulation.grid import Study, read_study
-from tacit.simulation.sweeping import ExecutionConfig, carry_out
+from tacit.simulation.sweeping import ExecutionConfig, run_study
 
 STUDY = Path(__file__).with_suffix(".toml")
 
@@ -24,7 +24,7 @@ STUDY = Path(__file__).with_suffix(".toml")
 def swept(study: Study, way: ExecutionConfig, out: Path) -> tuple[float, str]:
     """Seconds, and the digest of the last file."""
     start = time.perf_counter()
-    done = carry_out(study, way, out)
+    done = run_study(study, way, out)
     seconds = time.perf_counter() - start
     if done.failures or done.file is None:
         raise SystemExit(f"{len(done.failures)} cells failed: {done.failures[:1]}")

@@ -1,9 +1,10 @@
 """Cost of a participant per trust model: CPU by role, messages, bytes, participants per second.
 
 Each party is a process of its own; this process plays the participants. Bare cryptography is the
-CPU time of the functions that check, sum, shuffle and unmask reports, in memory, for rounds of the
-same size. `service.py --trust` prints the rows. Other load changes CPU times little, participants
-per second much.
+CPU time of the functions that make, sign and check rounds, name and check slots, and check, sum,
+shuffle and unmask reports, in memory, for rounds of the same size. It is without the database that
+these functions read, and without the signatures of calls between the parties. `service.py --trust`
+prints the rows. Other load changes CPU times little, participants per second much.
 """
 
 from __future__ import annotations
@@ -23,32 +24,43 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from lines import Line
+from lines import Headers, Line
 from machine import Row
 from tacit.aggregation import ReportSlot
 from tacit.aggregation.aggregator import Aggregator
+from tacit.aggregation.aggregator_context import AggregatorContext
 from tacit.aggregation.collecting import Collector
 from tacit.aggregation.local import LocalServer
 from tacit.aggregation.masking_rounds import MaskingReports
+from tacit.aggregation.masking_server import MaskingServer
+from tacit.aggregation.pending import PendingReports
 from tacit.aggregation.shuffler import Analyzer
 from tacit.aggregation.shuffler_reports import ShufflerReports
 from tacit.client.choices import zero_report
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
 from tacit.errors import TacitError
 from tacit.records import MemoryRecords
 from tacit.service import definition_files, round_scheduler
-from tacit.service.admin import Operated, publish, short_experiment
+from tacit.service.admin import PartyClient, publish_experiment, short_experiment
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.config import load
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.helper import Helper
-from tacit.service.store import LIVE, RoundRow, Stage, Store
+from tacit.service.schema import LIVE, RoundRow, Stage
+from tacit.service.store import Store
+from tacit.service.trust_models import (
+    contract,
+    coordinator_engine,
+    local,
+    masking,
+    shuffler,
+    two_servers,
+)
 from tacit.service.trust_models.contract import decoded
 from tacit.signatures import public_key
 from tacit.terms import Pinned, Terms, cosign, in_order
@@ -66,7 +78,23 @@ _NUMBERS = count(1)  # of experiments: the same terms would be the same experime
 AT_ONCE = 64  # devices that join and report at the same time
 SOON = 0.3  # seconds between looks whether rounds are open, or over
 LONGEST = 300.0  # seconds of one experiment
-WORK: tuple[tuple[type, str], ...] = (
+WORK: tuple[tuple[Any, str], ...] = (
+    (two_servers, "prepare_collector"),
+    (two_servers, "accept"),
+    (AggregatorContext, "prepare"),
+    (AggregatorContext, "commitment"),
+    (AggregatorContext, "endorse"),
+    (local, "prepare_local"),
+    (local, "endorse_local"),
+    (shuffler, "prepare_party"),
+    (shuffler, "bind"),
+    (shuffler, "endorse_description"),
+    (shuffler, "accept"),
+    (masking, "prepare_server"),
+    (MaskingServer, "endorse"),
+    (contract, "accept"),
+    (PendingReports, "names"),
+    (PendingReports, "slots"),
     (Aggregator, "check"),
     (Aggregator, "take"),
     (Aggregator, "close"),
@@ -76,13 +104,16 @@ WORK: tuple[tuple[type, str], ...] = (
     (LocalServer, "close"),
     (ShufflerReports, "check"),
     (ShufflerReports, "shuffle"),
+    (ShufflerReports, "finish"),
     (Analyzer, "take"),
     (Analyzer, "close"),
     (MaskingReports, "check"),
     (MaskingReports, "check_answer"),
     (MaskingReports, "advance"),
+    (MaskingReports, "finish"),
 )
 """Bare cryptography of the parties."""
+DATABASE = "begin", "read"  # transactions of a store, which are no cryptography
 
 
 @dataclass
@@ -90,6 +121,7 @@ class Measured:
     """One experiment: CPU seconds by role, and what the devices sent."""
 
     people: int = 0
+    released: int = 0
     seconds: float = 0.0
     computed: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     messages: int = 0
@@ -120,29 +152,29 @@ class Generator:
     rate. Stages of secure aggregation follow at the deadline, as devices ask for them.
     """
 
-    def __init__(self, there: Operated, members: Sequence[Any], pinned: Pinned) -> None:
-        self._there, self._members, self._pinned = there, members, pinned
+    def __init__(self, members: Sequence[Any], pinned: Pinned) -> None:
+        self._members, self._pinned = members, pinned
         self._store = Store(load(members[0].directory / members[0].file).database)
         self._reporter = reporter(pinned.terms)
-        self.reported, self.messages, self.sent_bytes = 0, 0, 0
+        self.reported, self.released, self.messages, self.sent_bytes = 0, 0, 0, 0
 
     async def run(self, people: int) -> None:
         """So many participants, in full batches of rounds, until their rounds are over."""
-        end, limits = time.monotonic() + LONGEST, httpx.Limits(max_connections=None)
+        end = time.monotonic() + LONGEST
         lines = [[await Line.to(one) for one in self._members] for _ in range(AT_ONCE)]
-        async with httpx.AsyncClient(timeout=60.0, limits=limits) as http:
-            while self.reported < people and time.monotonic() < end:
-                free = [0] * sum(row.slots - row.assigned for row in self._rounds(Stage.OPEN))
-                if not free or self._rounds(Stage.PREPARING):
-                    await asyncio.sleep(SOON)
-                    continue
-                joined: list[Running] = []
-                await asyncio.gather(*(self._join(own[0], free, joined) for own in lines))
-                made = [(running, self._reporter.encode(running)) for running in joined]
-                await asyncio.gather(*(self._report(own, made) for own in lines))
-                await asyncio.gather(*(self._answer_stages(http, running) for running in joined))
-            while time.monotonic() < end and any(row.assigned for row in self._rounds(*LIVE)):
+        while self.reported < people and time.monotonic() < end:
+            free = [0] * sum(row.slots - row.assigned for row in self._rounds(Stage.OPEN))
+            if not free or self._rounds(Stage.PREPARING):
                 await asyncio.sleep(SOON)
+                continue
+            joined: list[OpenParticipation] = []
+            await asyncio.gather(*(self._join(own[0], free, joined) for own in lines))
+            made = [(running, self._reporter.encode(running)) for running in joined]
+            await asyncio.gather(*(self._report(own, made) for own in lines))
+            await asyncio.gather(*(self._answer_stages(running) for running in joined))
+        while time.monotonic() < end and any(row.assigned for row in self._rounds(*LIVE)):
+            await asyncio.sleep(SOON)
+        self.released = sum(row.reports or 0 for row in self._rounds(Stage.RELEASED))
         for line in chain.from_iterable(lines):
             line.close()
         self._store.close()
@@ -153,7 +185,7 @@ class Generator:
             rows = transaction.rounds_in(stages)
         return [row for row in rows if row.terms == self._pinned.terms.digest]
 
-    async def _join(self, line: Line, free: list[int], joined: list[Running]) -> None:
+    async def _join(self, line: Line, free: list[int], joined: list[OpenParticipation]) -> None:
         path = f"/experiments/{self._pinned.terms.digest.hex()}/places"
         while free:
             free.pop()
@@ -166,7 +198,7 @@ class Generator:
             slot = ReportSlot(said["place"], bytes.fromhex(said["token"]))
             joined.append(zero_report(self._pinned, announcement, announced, slot, time.time()))
 
-    async def _report(self, own: list[Line], made: list[tuple[Running, Any]]) -> None:
+    async def _report(self, own: list[Line], made: list[tuple[OpenParticipation, Any]]) -> None:
         while made:
             running, contents = made.pop()
             path = f"/rounds/{running.identity.hex()}/reports/{running.slot.number}"
@@ -178,25 +210,32 @@ class Generator:
                 self._count(content)
             self.reported += 1
 
-    async def _answer_stages(self, http: httpx.AsyncClient, running: Running) -> None:
-        url = f"{self._there.url}/rounds/{running.identity.hex()}"
+    async def _answer_stages(self, running: OpenParticipation) -> None:
+        """A device's stages, on a connection of its own: its questions are held."""
+        path = f"/rounds/{running.identity.hex()}"
         due = self._reporter.stage_due(running)
+        if due is None:  # its trust model has no stages
+            return
+        line = await Line.to(self._members[0])
         while due is not None:
             await asyncio.sleep(max(0.0, due - time.time()))
-            talk, reply = self._reporter.stages(running, url, time.time()), None
+            talk, reply = self._reporter.stages(running, path, time.time()), None
             with suppress(StopIteration):
                 while True:
                     asked = next(talk) if reply is None else talk.send(reply)
-                    headers = dict(asked.headers)
+                    own = [pair for pair in asked.headers if pair[0] != "Content-Type"]
                     self._count(asked.content)
-                    try:
-                        said = await http.request(
-                            asked.method, asked.url, content=asked.content, headers=headers
-                        )
-                        reply = Reply(said.status_code, said.content)
-                    except httpx.HTTPError:
-                        reply = Reply(0)  # asked again
+                    reply = await self._asked(line, asked, own)
             due = self._reporter.stage_due(running)
+        line.close()
+
+    @staticmethod
+    async def _asked(line: Line, asked: Request, headers: Headers) -> Reply:
+        try:
+            said = await line.ask(asked.method, asked.url, "octet-stream", asked.content, headers)
+        except OSError:
+            return Reply(0)  # asked again
+        return Reply(*said)
 
     def _count(self, content: bytes) -> None:
         self.messages += 1
@@ -206,17 +245,20 @@ class Generator:
 def served(members: Sequence[Any], token: str, model: str, people: int, batch: int) -> Measured:
     """One experiment at running parties; `members` are those of `service.py`."""
     coordinator, *helpers = members
-    there = Operated(coordinator.url, token)
+    there = PartyClient(coordinator.url, token)
     helper = (helpers[0].url, public_key(helpers[0].key)) if helpers else None
-    signer = (Operated(helpers[0].url, token), helpers[0].key) if helpers else None
-    digest = publish(there, definition_files.write(defined(model, helper, batch)), signer)
+    signer = (PartyClient(helpers[0].url, token), helpers[0].key) if helpers else None
+    digest = publish_experiment(
+        there, definition_files.write(defined(model, helper, batch)), signer
+    )
     said = there.terms(digest)
     pinned = Pinned(said.terms, said.signatures, said.terms.keys)
-    generator = Generator(there, members, pinned)
+    generator = Generator(members, pinned)
     before = {one.role: one.computed() for one in members}
     own, started, found = time.process_time(), time.perf_counter(), Measured()
     asyncio.run(generator.run(people))
-    found.people, found.messages = generator.reported, generator.messages
+    found.people, found.released = generator.reported, generator.released
+    found.messages = generator.messages
     found.sent_bytes, found.seconds = generator.sent_bytes, time.perf_counter() - started
     for one in members:
         found.computed[one.role] = one.computed() - before[one.role]
@@ -253,10 +295,11 @@ class DirectLink:
 
 @contextmanager
 def clocked() -> Iterator[dict[str, float]]:
-    """The CPU time inside `WORK`; nested calls count once."""
+    """The CPU time inside `WORK` without the database; nested calls count once."""
     spent = {"parties": 0.0}
     depth = [0]
     originals = [(kind, name, getattr(kind, name)) for kind, name in WORK]
+    transactions = [(Store, name, getattr(Store, name)) for name in DATABASE]
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*words: Any, **more: Any) -> Any:
@@ -271,12 +314,27 @@ def clocked() -> Iterator[dict[str, float]]:
 
         return called
 
+    def left_out(function: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager
+        def begun(store: Store) -> Iterator[Any]:
+            started = time.thread_time()
+            try:
+                with function(store) as transaction:
+                    yield transaction
+            finally:
+                if depth[0]:
+                    spent["parties"] -= time.thread_time() - started
+
+        return begun
+
     for kind, name, function in originals:
         setattr(kind, name, timed(function))
+    for kind, name, function in transactions:
+        setattr(kind, name, left_out(function))
     try:
         yield spent
     finally:
-        for kind, name, function in originals:
+        for kind, name, function in originals + transactions:
             setattr(kind, name, function)
 
 
@@ -323,7 +381,7 @@ def _batch(
                 helper.step()
 
     step(2)
-    pinned, engine = coordinator.pinned(terms.digest), coordinator.engine_of(terms)
+    pinned, engine = coordinator.pinned(terms.digest), coordinator_engine(terms)
     wanted = sum(row.slots - row.assigned for row in coordinator.rounds(Stage.OPEN))
     tickets = [Ticket(terms.digest, os.urandom(16)) for _ in range(wanted)]
     asked = [one for one in coordinator.join(tickets) if isinstance(one, Assigned) and one.slot]
@@ -331,7 +389,9 @@ def _batch(
     for one in asked:
         assert one.slot is not None
         identity = decoded(engine, terms, one.announcement).identity
-        running = Running(identity, pinned, one.announcement, one.slot, b"", 0.0, None, (0,), ())
+        running = OpenParticipation(
+            identity, pinned, one.announcement, one.slot, b"", 0.0, None, (0,), ()
+        )
         started = time.thread_time()
         made = making.encode(running)
         found.computed["device"] += time.thread_time() - started
@@ -352,7 +412,9 @@ def _batch(
     found.people += len(asked)
 
 
-def _answer(coordinator: Coordinator, talk: Any, running: Running, found: Measured) -> None:
+def _answer(
+    coordinator: Coordinator, talk: Any, running: OpenParticipation, found: Measured
+) -> None:
     """One device's stages; its own work is timed."""
     reply: Reply | None = None
     try:
@@ -367,16 +429,16 @@ def _answer(coordinator: Coordinator, talk: Any, running: Running, found: Measur
         return
 
 
-def _reply(coordinator: Coordinator, running: Running, request: Request) -> Reply:
+def _reply(coordinator: Coordinator, running: OpenParticipation, request: Request) -> Reply:
     try:
         if request.method == "GET":
             *_, address, after = urlsplit(request.url).path.split("/")
-            where = (running.identity, bytes.fromhex(address), int(after))
-            said = coordinator.next_message(*where)
+            served = coordinator.staged(running.identity)
+            said = served.next_message(bytes.fromhex(address), int(after))
             return Reply(200, said) if said else Reply(204)
         waiting = coordinator.answer(running.identity, running.slot, request.content)
-        (refusal,) = coordinator.keep([waiting])
-        return Reply(204 if refusal is None else 409)
+        (rejection,) = coordinator.keep([waiting])
+        return Reply(204 if rejection is None else 409)
     except TacitError:
         return Reply(410)
 
@@ -412,6 +474,7 @@ def rows_of(model: str, runs: list[tuple[Measured, Measured]]) -> list[Row]:
         lambda one, alone: parties(one) / crypto(alone))  # fmt: skip
     add("messages per report", "", lambda one, _alone: one.messages / one.people)
     add("bytes per report", "bytes", lambda one, _alone: one.sent_bytes / one.people)
+    add("reports in released rounds", "ratio", lambda one, _alone: one.released / one.people)
     add("people", "per second", lambda one, _alone: one.people / one.seconds)
     return rows
 

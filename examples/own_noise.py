@@ -1,4 +1,4 @@
-"""What noise that you already add promises, once and for somebody who takes part weekly."""
+"""What noise that you already add guarantees, once and for somebody who takes part weekly."""
 
 import tacit
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
 
 # In CI every run is the same: a sound change is not rejected by chance. Elsewhere searches go on,
 # and draws are the operating system's, at the false-alarm rates stated.
@@ -59,7 +62,7 @@ def stretched_once() -> Iterator[None]:
     """A passphrase or key file is stretched once for each salt: that takes 0.2 s on purpose."""
     from tacit import keyfiles
 
-    stretch, found = keyfiles._stretched, dict[tuple[bytes, bytes, int], bytes]()
+    stretch, found = keyfiles._derived_key, dict[tuple[bytes, bytes, int], bytes]()
 
     def stretched(lock: keyfiles.Lock, salt: bytes) -> bytes:
         asked = (lock.material(), salt, keyfiles._COST)
@@ -68,7 +71,34 @@ def stretched_once() -> Iterator[None]:
         return found[asked]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(keyfiles, "_stretched", stretched)
+        patched.setattr(keyfiles, "_derived_key", stretched)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tables_described_once() -> Iterator[None]:
+    """New SQLite databases get their tables by the statements of the first migration here."""
+    command = sys.modules.get("alembic.command")
+    if command is None:  # no test collected needs a database
+        yield
+        return
+    upgrade, statements = command.upgrade, list[str]()
+
+    def upgraded(config: Any, revision: str) -> None:
+        connection = config.attributes["connection"]
+        if connection.dialect.name != "sqlite" or connection.exec_driver_sql(TABLES).first():
+            upgrade(config, revision)
+        elif statements:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+        else:
+            upgrade(config, revision)
+            statements.extend(row[0] for row in connection.exec_driver_sql(TABLES))
+            number = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+            statements.append(f"INSERT INTO alembic_version VALUES ('{number}')")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(command, "upgrade", upgraded)
         yield
 
 
@@ -110,6 +140,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     counted = session.config.stash[LEFT_OUT]
     if output is not None:
         output["left_out"] = dict(counted)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: many tests of the service wait for timers and sockets."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

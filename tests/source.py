@@ -27,9 +27,9 @@ def stream(*name: Any) -> Iterator[None]:
     """
     with (
         repeated(*name),
-        patch.object(random.Random, "seed", _refused),
-        patch.object(np.random, "default_rng", _refused),
-        patch.object(np.random, "RandomState", _refused),
+        patch.object(random.Random, "seed", _rejected),
+        patch.object(np.random, "default_rng", _rejected),
+        patch.object(np.random, "RandomState", _rejected),
     ):
         yield
 
@@ -54,7 +54,7 @@ def repeated(*name: Any) -> Iterator[None]:
         coins._pool.clear()
 
 
-def _refused(*_: Any, **__: Any) -> None:
+def _rejected(*_: Any, **__: Any) -> None:
     raise AssertionError("a device seeds no generator")
 
 

@@ -20,7 +20,7 @@ from tests.tables import each_row
 
 from tacit.algorithms.registry import lookup
 from tacit.cli import HOMES, app, built
-from tacit.cli.options import said
+from tacit.cli.options import given_options
 from tacit.simulation.study import HOW
 
 ROOT = Path(__file__).parent.parent
@@ -154,7 +154,7 @@ def test_a_documented_command_exists_with_its_options(line: Line) -> None:
         own = {key: options[key] for key in lookup(options["algorithm"]).problem.options()}
         others = {key: v for key, v in options.items() if key not in own and v is not None}
         assert others.keys() <= {*HOW, "algorithm", "replay", "clip", "resample", "out", "as_json"}
-        lookup(options["algorithm"]).ask(said(own))
+        lookup(options["algorithm"]).make_problem(given_options(own))
     if words[0] == "compare":
         for algorithm in options["algorithms"].split(","):
             lookup(algorithm)

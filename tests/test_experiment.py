@@ -176,8 +176,8 @@ def test_a_step_of_silos_is_released_once_also_after_a_restart() -> None:
         with pytest.raises(TacitError, match="was released before"):
             again()
     assert isinstance(late, PrefixRound)
-    assert np.array_equal(late.again().total, first.total)
-    restored.observe(round_, late.again())
+    assert np.array_equal(late.repeat_estimate().total, first.total)
+    restored.observe(round_, late.repeat_estimate())
     with pytest.raises(TacitError, match="already observed"):
         restored.open(round_)
 

@@ -13,7 +13,7 @@ from tests.tables import each_row
 import tacit
 from tacit.bandits import ForgettingElimination, Learner
 from tacit.errors import TacitError
-from tacit.names import Lazy, name_of, named
+from tacit.names import Lazy, name_of, resolve_name
 from tacit.types import Arm, Assignment, Design, Round
 
 
@@ -33,7 +33,7 @@ class Own(Assignment):
 
 @pytest.mark.parametrize("thing", [ForgettingElimination, Arm, Own, Own.Inner])
 def test_a_name_gives_back_what_it_names(thing: type) -> None:
-    assert named(name_of(thing), object) is thing
+    assert resolve_name(name_of(thing), object) is thing
 
 
 def test_things_inside_functions_have_no_name() -> None:
@@ -69,13 +69,13 @@ def test_things_inside_functions_have_no_name() -> None:
 def test_what_is_not_loaded_or_of_another_kind_is_rejected(name: object) -> None:
     before = set(sys.modules)
     with pytest.raises(TacitError, match="is not known here as Assignment: import the module"):
-        named(name, Assignment)
+        resolve_name(name, Assignment)
     assert set(sys.modules) == before
 
 
 def test_a_missing_module_of_ours_is_rejected_in_words() -> None:
     with pytest.raises(TacitError, match="this version of tacit has no"):
-        named("tacit.bandits.oracle:Oracle", Learner)
+        resolve_name("tacit.bandits.oracle:Oracle", Learner)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_missing_module_of_ours_is_rejected_in_words() -> None:
 def test_what_a_module_only_imported_is_not_its_own(name: str) -> None:
     """Found: through our modules a file could name whatever they import."""
     with pytest.raises(TacitError, match="is not known here"):
-        named(name, object)
+        resolve_name(name, object)
 
 
 def test_our_own_modules_are_imported_and_foreign_ones_never() -> None:
@@ -93,14 +93,14 @@ def test_our_own_modules_are_imported_and_foreign_ones_never() -> None:
     code = """
 import sys
 from tacit.errors import TacitError
-from tacit.names import named
+from tacit.names import resolve_name
 name = "tacit.bandits.arms.elimination:ForgettingElimination"
 assert "tacit.bandits.arms.elimination" not in sys.modules
-assert named(name, object).__name__ == "ForgettingElimination"
+assert resolve_name(name, object).__name__ == "ForgettingElimination"
 for module in ("antigravity", "wave", "xmlrpc.client", "tests.test_names"):
     assert module not in sys.modules
     try:
-        named(f"{module}:Error", object)
+        resolve_name(f"{module}:Error", object)
     except TacitError:
         assert module not in sys.modules
     else:

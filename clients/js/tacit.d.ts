@@ -10,8 +10,8 @@ export interface Options {
   pinned: Pinned;
   /** What the participant accepts beyond the terms. `obedientCoordinator`: protection against a coordinator that follows the protocol only, which could else invent all others; needed where devices share the noise and admission is open. */
   accept?: { obedientCoordinator?: boolean };
-  /** The participant's own limit of ε over all experiments of this origin, such as "3/2". It only lowers the limit in force, "8" unless told; null lowers nothing. `setLimit` raises it or switches it off. */
-  limit?: string | null;
+  /** The participant's own limit of ε over all experiments of this origin: a whole number or a fraction such as "3/2". It only lowers the limit in force, "8" unless told; null lowers nothing. `setLimit` raises it or switches it off. */
+  limit?: string | number | null;
   /** Name of the IndexedDB database, "tacit" unless told. All experiments of one participant belong into one. */
   database?: string;
   /** In the place of `browserStorage(database)`. */
@@ -178,7 +178,7 @@ export class Device {
   ledger(): Promise<Spending>;
 
   /** Sets the participant's own limit over all experiments of this origin; null for none. What is spent stays spent. */
-  setLimit(limit: string | null): Promise<unknown>;
+  setLimit(limit: string | number | null): Promise<unknown>;
 
   /** What was spent, as JSON for another device of this participant (the same format as in Python): no answers, nothing encrypted. */
   exportLedger(): Promise<string>;

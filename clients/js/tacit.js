@@ -64,12 +64,12 @@ const isPair = (pair) => Array.isArray(pair) && pair.length === 2 && pair.every(
 
 const amount = (value) => must(/^\d{1,80}(\/[1-9]\d{0,79})?$/.test(value), "limit", `${value} is no fraction such as 3/2`) && spell(parse(value));
 
-const given = (limit) => (limit === null ? null : amount(limit));
+const given = (limit) => (limit === null ? null : amount(`${limit}`));
 
 function exact(value) {
   if (isFraction(value)) return parse(value);
   must(typeof value !== "object" && `${value}`.trim() && Number.isFinite(+value), "answer", `${value} is no number`);
-  let bottom = 1n; // a double is the dyadic number that it is
+  let bottom = 1n; // doubles are dyadic
   for (value = +value; value % 1; value *= 2) bottom *= 2n;
   return ratio(BigInt(value), bottom);
 }
@@ -350,7 +350,7 @@ const under = (address, path) => address.replace(/\/*$/, path);
 export class Device {
   #address; #digest; #pins; #accept; #fetch; #now; #storage;
 
-  static async open(address, digest, { pinned, accept = {}, limit, database, storage, fetch = globalThis.fetch, now = Date.now }) {
+  static async open(address, digest, { pinned = {}, accept = {}, limit, database, storage, fetch = globalThis.fetch, now = Date.now } = {}) {
     must(globalThis.crypto?.subtle, "context", "this page is not from https");
     const device = new Device();
     device.#address = address;
@@ -390,7 +390,7 @@ export class Device {
   async #document(who, ...request) {
     const [status, bytes] = await this.#ask(...request);
     const found = json(new TextDecoder().decode(bytes));
-    const said = `${who} says: ${`${found?.error ?? status}`.replace(/\p{C}/gu, "").slice(0, 300)}`;
+    const said = `${who} ${status ? `says: ${`${found?.error ?? status}`.replace(/\p{C}/gu, "").slice(0, 300)}` : "does not answer"}`;
     if (!status || status === 429 || status >= 500) throw new Offline(`${said}; try again later`);
     must(status < 300 && found instanceof Object, status === 409 ? "succeeded" : "server", said);
     return found;

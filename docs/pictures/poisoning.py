@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.studies.plan import PlanRequest, answer, draw_poisoning
+from tacit.studies.plan import answer
+from tacit.studies.plan_pictures import draw_poisoning
+from tacit.studies.plan_request import PlanRequest
 
 if __name__ == "__main__":
     question = PlanRequest.of(baseline=0.2, lift=0.25, poisoned=0.01, trusts=("two-servers",))

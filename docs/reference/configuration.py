@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
+from tacit.readers import DURATION, format_duration, to_text
 from tacit.service.config import Limits, PartyConfig
 from tacit.service.definition import ENTRIES, Definition
-from tacit.service.readers import DURATION, in_words, written
 
 PAGE = """\
 # Configuration
@@ -70,15 +70,15 @@ def row(name: str, meaning: str, default: str) -> str:
 
 
 def default(field: Any) -> str:
-    """The default of a field as it would be written."""
+    """The default of a field as a definition states it."""
     if field.default_factory is not None:
         return "see meaning"
     if field.default is PydanticUndefined:
         return "required"
     if field.default in (None, "", b""):
         return ""
-    value = in_words(field.default) if DURATION in field.metadata else field.default
-    return f"`{written(value)}`"
+    value = format_duration(field.default) if DURATION in field.metadata else field.default
+    return f"`{to_text(value)}`"
 
 
 def party_default(name: str, field: Any) -> str:

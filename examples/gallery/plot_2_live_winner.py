@@ -34,12 +34,12 @@ while rounds := experiment.propose():
         answers = world.play(round_, protocol, rng).load
         experiment.observe(round_, protocol.simulate(answers, rng))
     rows.append(experiment.estimates())
-print(experiment.decided(), experiment.guarantee)
+print(experiment.decided(), experiment.guarantee, sep="\n")
 
 figure, axes = plt.subplots(layout="constrained")
 for arm, name in enumerate(options):
     low, high = ([getattr(row[arm], end) for row in rows] for end in ("low", "high"))
     axes.fill_between(range(1, len(rows) + 1), low, high, alpha=0.4, label=name)
 axes.set(xlabel="round", ylabel="success rate, 95% interval", ylim=(0, 1))
-axes.legend(frameon=False, loc="lower right")
+axes.legend(frameon=False, loc="upper right")
 figure.show()

@@ -15,7 +15,7 @@ figure, axes = plt.subplots(layout="constrained")
 for trust in ("secure-aggregation", "two-servers", "local"):
     needed = []
     for epsilon in epsilons:
-        plan = tacit.plan(baseline=0.2, lift=0.5, epsilon=epsilon, runs=20, trusts=(trust,))
+        plan = tacit.plan(baseline=0.2, lift=0.5, epsilon=epsilon, trusts=(trust,))
         needed.append(plan.costs[0].participants)
     axes.plot(epsilons, needed, marker="o", label=trust)
 axes.set(xscale="log", yscale="log", xlabel="ε", ylabel="participants until a decision")

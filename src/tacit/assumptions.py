@@ -10,11 +10,12 @@ stay valid as rounds grow. The module does not import NumPy: devices read assump
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
 from tacit.errors import TacitError, integer, probability
@@ -78,7 +79,7 @@ class Assumption:
             raise TacitError(
                 f"assumption {kind.identifier} has {sorted(given)}; it needs {sorted(wanted)}"
             )
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         return kind(**{name: _typed(hints[name], data[name]) for name in wanted})
 
     def sort_key(self) -> tuple[int, str]:
@@ -640,7 +641,7 @@ class ParticipantsFrom(Remark):
 
 
 TRUST_OF_VIEW: dict[View, Assumption] = {
-    View.OPENED_SUM: SemiHonestServer(),
+    View.RELEASED_SUM: SemiHonestServer(),
     View.SERVER_OUTPUT: TrustedServer(),
     View.MESSAGE: HonestDevice(),
     View.SHUFFLED: NonColludingShuffler(),
@@ -713,6 +714,10 @@ def _plain(value: object) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     return str(value) if isinstance(value, Fraction) else value
+
+
+# annotations are texts, and evaluating them is slow
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def _typed(kind: Any, value: Any) -> Any:

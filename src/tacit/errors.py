@@ -30,7 +30,7 @@ class TacitError(ValueError):
     """
 
 
-class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
+class Rejected(TacitError):  # noqa: N818 - it is an answer, not a fault
     """A message, round or terms document was rejected; nothing was released, sent or spent."""
 
 
@@ -41,7 +41,7 @@ class Unavailable(TacitError):  # noqa: N818 - it is an answer, not a fault
     """
 
 
-class InvalidFile(Refusal):
+class InvalidFile(Rejected):
     """A file with errors; `heading` counts them, `problems` lists them one by one."""
 
     def __init__(self, file: str, problems: Sequence[str]) -> None:

@@ -122,8 +122,12 @@ class Experiment:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The guarantee for one participant over the whole run; None if there is none."""
-        return self.mechanism.guarantee
+        """The guarantee for one participant over the whole run; None if there is none.
+
+        That of a protocol from outside tacit is checked first, and never counts as exact
+        (`Mechanism.printed`).
+        """
+        return Mechanism.printed(self.mechanism)
 
     @property
     def finished(self) -> bool:
@@ -313,7 +317,7 @@ class Experiment:
                 "a contextual experiment cannot be changed. Begin another experiment"
             )
         if not isinstance(self.learner, Managed):
-            self.learner = Managed.around(self.learner, self.mechanism.smallest)
+            self.learner = Managed.wrap(self.learner, self.mechanism.smallest)
         return self.learner
 
     def keep_control(
@@ -348,7 +352,7 @@ class Experiment:
             self.control = option  # by which the evaluation slice is compared
             return
         if self.learner.separate:
-            self._managed().hold(place, share, max(least, self.mechanism.smallest), explore)
+            self._managed().set_control(place, share, max(least, self.mechanism.smallest), explore)
         elif share:
             raise TacitError(
                 f"share is {share:g}: must be 0 where options share one parameter, which decides "
@@ -441,7 +445,7 @@ class Experiment:
         control = 0 if self.control is None else self._place(self.control)
         rows = self.learner.summaries(self.options, chance, control)
         if self._guard is not None:
-            rows = [self._guard.beside(row, k, chance) for k, row in enumerate(rows)]
+            rows = [self._guard.extend_summary(row, k, chance) for k, row in enumerate(rows)]
         why = self.paused
         return [replace(row, paused=why.get(row.option)) for row in rows] if why else rows
 
@@ -530,7 +534,12 @@ def _check_statistics(learner: Learner, mechanism: Releases) -> None:
             sums.sensitivity >= least,
             f"must be at least {needed.sensitivity:.6g}",
         ),
-        ("people", sums.people, sums.people >= needed.records, f"must be >= {needed.records}"),
+        (
+            "people",
+            sums.people,
+            sums.people >= needed.records,
+            f"must be >= {needed.records}",
+        ),
         ("eager", eager, eager == (not needed.lazy), f"must be {not needed.lazy}"),
     ):
         if not holds:
@@ -589,11 +598,13 @@ def load(path: Path | str) -> Experiment:
 
     Parameters
     ----------
-    path : Path or str
+    path : path
+        The file.
 
     Returns
     -------
     Experiment
+        The experiment, which continues exactly as the saved one.
 
     Raises
     ------
@@ -602,7 +613,13 @@ def load(path: Path | str) -> Experiment:
 
     Examples
     --------
-    See `save`.
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from tacit import begin
+    >>> with TemporaryDirectory() as folder:
+    ...     save(begin("private-med", arms=3, horizon=10_000), Path(folder) / "run.json")
+    ...     load(Path(folder) / "run.json").finished
+    False
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))

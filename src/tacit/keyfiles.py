@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.records import put
 from tacit.signatures import fingerprint, public_key
 
@@ -68,7 +68,7 @@ def write_key(path: Location, kind: bytes, secret: bytes, lock: Lock) -> None:
     """Encrypt a key and write it to `path`, replacing an existing file."""
     salt, nonce = os.urandom(_SALT_SIZE), os.urandom(_NONCE_SIZE)
     header = MAGIC + kind.ljust(_KIND_SIZE) + salt + nonce
-    encrypted = AESGCM(_stretched(lock, salt)).encrypt(nonce, secret, header)
+    encrypted = AESGCM(_derived_key(lock, salt)).encrypt(nonce, secret, header)
     _write(Path(path), header + encrypted)
 
 
@@ -78,24 +78,24 @@ def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
     header = data[:_HEADER_SIZE]
     found = header[len(MAGIC) :][:_KIND_SIZE].strip()
     if len(data) <= _HEADER_SIZE or not header.startswith(MAGIC) or found != kind:
-        raise Refusal(f"{path} is no key file of kind {kind.decode()!r}: name another file")
+        raise Rejected(f"{path} is no key file of kind {kind.decode()!r}: name another file")
     salt, nonce = header[-_SALT_SIZE - _NONCE_SIZE : -_NONCE_SIZE], header[-_NONCE_SIZE:]
     try:
-        return AESGCM(_stretched(lock, salt)).decrypt(nonce, data[_HEADER_SIZE:], header)
+        return AESGCM(_derived_key(lock, salt)).decrypt(nonce, data[_HEADER_SIZE:], header)
     except InvalidTag:
-        raise Refusal(
+        raise Rejected(
             f"{path} cannot be decrypted: check the passphrase or key file; the file may be altered"
         ) from None
 
 
-def kept_as(path: Location, mark: str) -> Path:
+def replaced_path(path: Location, mark: str) -> Path:
     """The file name under which a replaced key with this fingerprint is kept."""
     return Path(path).with_name(f"{Path(path).name}.{mark.replace(' ', '')[:_MARK]}")
 
 
 def set_aside(path: Location, mark: str) -> Path:
     """Hard-link a key file that is about to be replaced to a name with its fingerprint."""
-    present, aside = Path(path), kept_as(path, mark)
+    present, aside = Path(path), replaced_path(path, mark)
     with suppress(FileExistsError):
         os.link(present, aside)
     return aside
@@ -126,7 +126,7 @@ def rotate_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:
     return fresh
 
 
-def _stretched(lock: Lock, salt: bytes) -> bytes:
+def _derived_key(lock: Lock, salt: bytes) -> bytes:
     return Scrypt(salt, length=32, n=_COST, r=8, p=1).derive(lock.material())
 
 

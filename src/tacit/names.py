@@ -30,10 +30,10 @@ def name_of(thing: Any) -> str:
     return f"{thing.__module__}:{name}"
 
 
-def named(name: object, kind: type) -> Any:
+def resolve_name(name: object, kind: type) -> Any:
     """Return the object that `name_of` named, if it is an instance or subclass of `kind`.
 
-    >>> named("tacit.errors:TacitError", Exception)
+    >>> resolve_name("tacit.errors:TacitError", Exception)
     <class 'tacit.errors.TacitError'>
     """
     module, _, path = str(name).partition(":")

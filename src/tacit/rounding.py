@@ -79,6 +79,15 @@ def no_more(value: float | Fraction) -> float:
     return near if near <= value else math.nextafter(near, -math.inf)
 
 
+def delta_up(value: float) -> float:
+    """Return a computed δ that is not 0: below the smallest positive double it is that one.
+
+    >>> delta_up(1e-6), delta_up(0.0) > 0
+    (1e-06, True)
+    """
+    return max(value, math.ulp(0.0))
+
+
 def total_of(numbers: Iterable[float]) -> float:
     """Return the exact sum of these, rounded up; inf if one of them is.
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
@@ -44,9 +44,9 @@ def sign(kind: Signed, message: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def verify(kind: Signed, message: bytes, signature: bytes, public: bytes, who: str) -> None:
-    """Raise `Refusal` unless the holder of this public key signed the message as this kind."""
+    """Raise `Rejected` unless the holder of this public key signed the message as this kind."""
     if not _verified(kind, message, signature, public):
-        raise Refusal(
+        raise Rejected(
             f"{who} did not sign this {kind.value.removeprefix('tacit ').removesuffix(' v2')}: it "
             f"was altered, or signed with another key than {fingerprint(public)}"
         )

@@ -115,7 +115,7 @@ class Neighbours(Enum):
 class View(Enum):
     """The adversary's view: everything that the adversary of a guarantee observes of a run."""
 
-    OPENED_SUM = "opened-sum"
+    RELEASED_SUM = "opened-sum"
     SERVER_OUTPUT = "server-output"
     MESSAGE = "message"
     SHUFFLED = "shuffled"
@@ -125,7 +125,7 @@ class View(Enum):
     def text(self) -> str:
         """The adversary, in words."""
         return {
-            View.OPENED_SUM: "an adversary who sees the released sums",
+            View.RELEASED_SUM: "an adversary who sees the released sums",
             View.SERVER_OUTPUT: "an adversary who sees what the trusted server publishes",
             View.MESSAGE: "an adversary who sees the participant's own message",
             View.SHUFFLED: "an adversary who sees the shuffled messages",

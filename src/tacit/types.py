@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacit.contextual.fitted import FitPolicy
 from tacit.errors import TacitError
-from tacit.names import name_of, named
+from tacit.names import name_of, resolve_name
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -83,6 +83,12 @@ class Design(Assignment):
     each
         False: every participant observes all plays and reports each option's average reward. True:
         each play belongs to a different participant, who reports its reward only.
+
+    Examples
+    --------
+    >>> design = Design((0, 4), (3, 5), length=8.0)
+    >>> design.coordinates, design.time(10)
+    (2, 8)
     """
 
     support: tuple[int, ...]
@@ -117,6 +123,12 @@ class Fit(Design):
         The vector that is subtracted from the parameter.
     radius : float
         The largest norm of a report.
+
+    Examples
+    --------
+    >>> fit = Fit((0, 4), (1, 1), 2.0, solve=((1.0, 0.0), (0.0, 1.0)), centre=(0.0, 0.0))
+    >>> fit.reported(np.array([[0.0, 2.0]])).tolist()  # clipped to norm 1
+    [[0.0, 1.0]]
     """
 
     solve: tuple[tuple[float, ...], ...] = ()
@@ -288,7 +300,7 @@ class Round:
     def from_dict(data: Mapping[str, Any]) -> Round:
         """The round that `to_dict` serialised."""
         entries = dict(data["assignment"])
-        kind = named(entries.pop("kind"), Assignment)
+        kind = resolve_name(entries.pop("kind"), Assignment)
         return Round(**{**data, "assignment": kind(**{k: _frozen(v) for k, v in entries.items()})})
 
 
@@ -336,6 +348,13 @@ class ErrorDistribution:
     -----
     Randomised rounding to the levels 0, 1/g, ..., 1 preserves the mean and the range of rewards. A
     bound for all rewards in [0, 1] therefore holds for rounded ones and needs no rounding term.
+
+    Examples
+    --------
+    >>> from tacit.noise import DiscreteLaplace
+    >>> error = ErrorDistribution(100, 1, DiscreteLaplace(1))
+    >>> round(error.variance, 3), error.radius(0.05)
+    (1.841, 3.0)
     """
 
     participants: int
@@ -384,6 +403,12 @@ class VectorError:
         The largest |t| at which each proxy is valid.
     stated : array
         Standard deviations of the coordinates' noise, as in the papers' widths.
+
+    Examples
+    --------
+    >>> width = np.array([0.1, 0.2])
+    >>> VectorError(50, width**2, np.full(2, np.inf), width).stated.tolist()
+    [0.1, 0.2]
     """
 
     participants: int | Integers
@@ -407,6 +432,11 @@ class Aggregate:
         The number of reports in the aggregate.
     wrapped : bool
         Whether the value is known to be misread.
+
+    Examples
+    --------
+    >>> Aggregate((17,), 40).value
+    17
     """
 
     values: tuple[Any, ...]
@@ -507,7 +537,19 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class Levels:
-    """Participants by level: `counts[i]` hold `values[i]`, in 0..precision."""
+    """Participants by level: `counts[i]` hold `values[i]`, in 0..precision.
+
+    Parameters
+    ----------
+    values, counts : array of int
+        The levels, and how many participants hold each.
+
+    Examples
+    --------
+    >>> levels = Levels(np.array([0, 1, 4]), np.array([10, 5, 2]))
+    >>> levels.participants, levels.total
+    (17, 13)
+    """
 
     values: Integers
     counts: Integers
@@ -528,7 +570,7 @@ class Levels:
 
 
 class Codec(Protocol):
-    """Randomised encoding of vectors as integer levels."""
+    """Randomised encoding of vectors as integer levels; `precision` is the number of levels."""
 
     precision: int
 
@@ -561,6 +603,12 @@ class Played:
         The realised regret of the whole round.
     notes
         Counts of corrected values, such as clipped rewards.
+
+    Examples
+    --------
+    >>> played = Played(Levels(np.array([0, 1]), np.array([6, 4])), np.array([10.0]), None)
+    >>> played.load.participants, played.regret
+    (10, None)
     """
 
     load: Any

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from unittest.mock import patch
 
-from tacit.aggregation import MaskingClient, MaskingSession, Refusal
+from tacit.aggregation import MaskingClient, MaskingSession, Rejected
 from tacit.aggregation.agreement import new_key, public_bytes
 from tacit.aggregation.masking import FRONT_SIZE, INBOX_ENTRY
 from tacit.aggregation.masking_server import MaskingStage
@@ -185,7 +185,7 @@ def make_lie(client: MaskingClient, liar: Liar) -> None:
             return share(setup)
 
     def left(*_: object) -> bytes:
-        raise Refusal("this client has left")
+        raise Rejected("this client has left")
 
     client._answer, client.share = spoilt, shared  # type: ignore[method-assign]
     if liar.leaves_before is MaskingStage.MASKING:
@@ -242,5 +242,5 @@ def _said(session: MaskingSession, place: int, stage: MaskingStage, accuses: boo
                 return client.mask(asked, session.reports[place])
             case _:
                 return client.reveal(asked)
-    except Refusal:
+    except Rejected:
         return None

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.aggregation import HpkeSuite, MaskingPlan, MaskingSession, Refusal
+from tacit.aggregation import HpkeSuite, MaskingPlan, MaskingSession, Rejected
 from tacit.aggregation.agreement import (
     _SMALL_ORDER,
     NONCE_SIZE,
@@ -35,7 +35,7 @@ def test_points_of_small_order_are_rejected_and_really_are(point: int) -> None:
     own = X25519PrivateKey.generate()
     with pytest.raises(ValueError, match="computing shared key"):
         own.exchange(X25519PublicKey.from_public_bytes(spelt(point)))
-    with pytest.raises(Refusal, match="small order"):
+    with pytest.raises(Rejected, match="small order"):
         agree(own, spelt(point))
 
 
@@ -54,9 +54,9 @@ def test_a_key_has_one_spelling() -> None:
     assert check_public(peer) == peer
     others = [spelt(number | 1 << 255), spelt(FIELD), spelt(FIELD + 9), b"\xff" * 32]
     for other in [*others, peer[:31], peer + b"\x00", b""]:
-        with pytest.raises(Refusal, match="X25519 public key is"):
+        with pytest.raises(Rejected, match="X25519 public key is"):
             agree(own, other)
-    with pytest.raises(Refusal, match="X25519 public key is"):
+    with pytest.raises(Rejected, match="X25519 public key is"):
         Recipient.parse(HpkeSuite.X25519_AES, others[0])
 
 
@@ -67,7 +67,7 @@ def test_anothers_masking_key_in_a_second_spelling_cannot_join() -> None:
     flipped = bytearray(first._masking_public)
     flipped[31] ^= 0x80
     second._masking_public = bytes(flipped)
-    with pytest.raises(Refusal, match="X25519 public key is"):
+    with pytest.raises(Rejected, match="X25519 public key is"):
         server.take(second.join())
 
 
@@ -87,5 +87,5 @@ def test_a_ciphertext_shorter_than_nonce_and_tag_is_rejected_by_its_length() -> 
     assert len(empty) == NONCE_SIZE + TAG_SIZE
     assert receiver.decrypt(b"front", empty) == b""
     for size in (0, 3, NONCE_SIZE, NONCE_SIZE + TAG_SIZE - 1):
-        with pytest.raises(Refusal, match=f"at least {NONCE_SIZE + TAG_SIZE}"):
+        with pytest.raises(Rejected, match=f"at least {NONCE_SIZE + TAG_SIZE}"):
             receiver.decrypt(b"front", empty[:size])

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-from tacit.aggregation import HpkeSuite, PrivateKey, Refusal, ServerKeys
+from tacit.aggregation import HpkeSuite, PrivateKey, Rejected, ServerKeys
 from tacit.aggregation.encryption import DEFAULT, Recipient
 
 
@@ -117,5 +117,5 @@ def test_a_seal_opens_under_its_own_suite_and_info_only(sealing: HpkeSuite) -> N
     others = {HpkeSuite.X25519, HpkeSuite.X25519_AES} - {sealing}
     wrong = [key, *(PrivateKey(other, key.classical) for other in others)]
     for holder, info in zip(wrong, (b"round 2", b"round 1", b"round 1"), strict=False):
-        with pytest.raises(Refusal, match="cannot be decrypted"):
+        with pytest.raises(Rejected, match="cannot be decrypted"):
             holder.decrypt(encrypted, info)

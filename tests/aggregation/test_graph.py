@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.aggregation import Refusal
+from tacit.aggregation import Rejected
 from tacit.aggregation.graph import (
     Claim,
     Neighbourhood,
@@ -22,6 +23,7 @@ from tacit.aggregation.graph import (
     quantile,
     regular_graph,
     security,
+    shuffled_by,
     tail,
 )
 from tacit.errors import TacitError
@@ -44,6 +46,17 @@ def test_neighbours_of_a_client_are_a_uniform_set(
 ) -> None:
     draws = [tuple(regular_graph(6, 2)[0]) for _ in range(6000)]
     assert_uniform(draws, 10)
+
+
+def test_a_permutation_of_a_random_seed_is_uniform(
+    assert_uniform: Callable[[Iterable[object], int], None],
+) -> None:
+    draws = []
+    for turn in range(6000):
+        places = list(range(4))
+        shuffled_by(hashlib.sha256(turn.to_bytes(4, "big")).digest())(places)
+        draws.append(tuple(places))
+    assert_uniform(draws, 24)
 
 
 def test_impossible_graphs_are_rejected() -> None:
@@ -164,7 +177,7 @@ def test_fitting_never_weakens_secrecy(degree: int, data: st.DataObject) -> None
     asked = Neighbourhood(degree, threshold)
     try:
         fitted = asked.fit(clients)
-    except Refusal:
+    except Rejected:
         assert clients - 1 < threshold
         return
     assert 2 * fitted.threshold - fitted.degree >= 2 * threshold - degree

@@ -26,7 +26,7 @@ from tests.aggregation.malicious_clients import (
 )
 from tests.aggregation.rings import ring_session
 
-from tacit.aggregation import MaskingClient, MaskingSession, Neighbourhood, Refusal
+from tacit.aggregation import MaskingClient, MaskingSession, Neighbourhood, Rejected
 from tacit.aggregation.blame import Blame, Misbehaviour, decode_blames
 from tacit.aggregation.graph import neighbourhood
 from tacit.aggregation.masking_server import STAGES, MaskingServer, MaskingStage
@@ -141,7 +141,7 @@ class OtherSeeds(Liar):
 
 @pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed()])
 def test_seeds_are_those_that_were_asked_for(liar: Liar) -> None:
-    with pytest.raises(Refusal, match="are of other clients than requested"):
+    with pytest.raises(Rejected, match="are of other clients than requested"):
         play(session_of(12, 11, Neighbourhood(11, 7)), {3: liar, 5: OtherSeeds()})
 
 
@@ -161,7 +161,7 @@ def test_spare_shares_open_a_round_down_to_the_threshold_and_not_below() -> None
             check_opened(session, ())
             check_named(session, *[(Misbehaviour.WRONG_SHARE, (place,)) for place in range(liars)])
         else:
-            with pytest.raises(Refusal, match=r"is 6: must be.*Blamed: client 0 revealed"):
+            with pytest.raises(Rejected, match=r"is 6: must be.*Blamed: client 0 revealed"):
                 play(session, lies)
 
 
@@ -181,6 +181,7 @@ def test_who_sends_garbage_and_commits_to_false_keys_is_named_with_the_receivers
     check_named(session, *every_pair(3, OTHERS))
 
 
+@pytest.mark.extended
 def test_one_slanderer_of_all_its_spare_neighbours_and_a_tenth_that_leaves_cost_no_more() -> None:
     """Were it kept with as few pairs as the threshold, one of these that leaves would end the
     round.
@@ -204,7 +205,7 @@ def test_of_several_slanderers_those_in_most_complaints_are_left_out_first() -> 
 
 def test_a_rejection_names_first_who_is_in_most_complaints() -> None:
     silent = {MaskingStage.REVEALING: set(range(6, 12))}
-    with pytest.raises(Refusal, match=r"must be .*\. Blamed: client 3 was excluded"):
+    with pytest.raises(Rejected, match=r"must be .*\. Blamed: client 3 was excluded"):
         play(session_of(12, 8, Neighbourhood(11, 7)), {3: Slanderer(of=4)}, silent)
 
 
@@ -239,9 +240,9 @@ def test_who_vanishes_without_its_key_while_another_is_proved_ends_the_round_nam
     session = session_of(12, 9, Neighbourhood(11, 7))
     late = UnknownKey()
     late.leaves_before = MaskingStage.PROVING
-    with pytest.raises(Refusal, match=r"client 4 dropped out late.*client 3 shared"):
+    with pytest.raises(Rejected, match=r"client 4 dropped out late.*client 3 shared"):
         play(session, {3: UnknownKey(), 4: late})
-    with pytest.raises(Refusal, match="there is no sum"):
+    with pytest.raises(Rejected, match="there is no sum"):
         session.server.view()
 
 
@@ -257,7 +258,7 @@ def test_one_who_shared_no_seed_at_all_needs_all_its_neighbours() -> None:
     for silent in (set[int](), {4}):
         session = session_of(12, 11, Neighbourhood(11, 7))
         if silent:
-            with pytest.raises(Refusal, match=r"seeds are invalid.*client 3 shared"):
+            with pytest.raises(Rejected, match=r"seeds are invalid.*client 3 shared"):
                 play(session, {3: NoSeed()}, {MaskingStage.APPEALING: silent})
         else:
             play(session, {3: NoSeed()})
@@ -265,7 +266,7 @@ def test_one_who_shared_no_seed_at_all_needs_all_its_neighbours() -> None:
 
 
 def test_without_a_convicted_survivor_the_rest_must_be_the_minimum() -> None:
-    with pytest.raises(Refusal, match="11"):
+    with pytest.raises(Rejected, match="11"):
         play(session_of(12, 12, Neighbourhood(11, 7)), {3: UnknownSeed()})
 
 
@@ -282,7 +283,7 @@ def test_what_a_stage_sent_is_the_same_after_somebody_vanished() -> None:
         return sent[stage]
 
     silent = {MaskingStage.PROVING: {4, 5}, MaskingStage.REVEALING: set(range(12))}
-    with patch.object(session.server, "close", closed), pytest.raises(Refusal):
+    with patch.object(session.server, "close", closed), pytest.raises(Rejected):
         play(session, {3: UnknownKey()}, silent)
     assert MaskingStage.PROVING in sent
     assert all(close(stage) == before for stage, before in sent.items())
@@ -363,7 +364,7 @@ def test_with_any_liars_and_dropouts_the_sum_is_exact_and_no_honest_one_is_named
     )
     try:
         play(session, lies, silent)
-    except Refusal:
+    except Rejected:
         assert lies or any(silent.values())
         return
     view = session.server.view()

@@ -24,7 +24,7 @@ from tacit.aggregation import (
     MaskingServer,
     MaskingSession,
     Neighbourhood,
-    Refusal,
+    Rejected,
     SumView,
     run_masking,
 )
@@ -83,7 +83,7 @@ def _check_round(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> 
         session.share(gone.share)
         session.mask(gone.mask)
         session.reveal(gone.reveal)
-    except Refusal:
+    except Rejected:
         assert gone != Dropouts([], [], [], [])
         return
     sent = [
@@ -97,7 +97,7 @@ def _check_round(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(2, 14), st.data())
-def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_minimum(
+def test_among_all_neighbours_a_round_is_rejected_exactly_below_threshold_or_minimum(
     clients: int, data: st.DataObject
 ) -> None:
     threshold = data.draw(st.integers((clients - 1) // 2 + 1, clients - 1))
@@ -115,7 +115,7 @@ def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_mini
     values = [[place * 7 + 1] for place in range(clients)]
     try:
         view = run_masking(values, 1009, minimum, Neighbourhood(clients - 1, threshold), gone)
-    except Refusal:
+    except Rejected:
         assert not opens
     else:
         assert opens
@@ -133,7 +133,7 @@ def test_dropout_at_every_stage_is_survived_down_to_the_threshold(stage: str) ->
         sum(range(clients)) if stage == "reveal" else 0
     )
     assert run_masking(values, 1000, 2, among, survived).numbers == (expected,)
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         run_masking(values, 1000, 2, among, Dropouts(**{stage: range(most + 1)}))
 
 
@@ -164,7 +164,7 @@ def test_numbers_that_were_sent_count_even_if_the_sender_leaves_before_revealing
 def test_fewer_than_the_minimum_open_nothing(stage: str) -> None:
     values = list(range(10))
     assert run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3]})).reports == 9
-    with pytest.raises(Refusal, match="must be at least 9, the minimum batch size"):
+    with pytest.raises(Rejected, match="must be at least 9, the minimum batch size"):
         run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3, 4]}))
 
 
@@ -176,7 +176,7 @@ def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
     server = session.server
     session.join()
     session.share()
-    with pytest.raises(Refusal, match="form groups without common masks"):
+    with pytest.raises(Rejected, match="form groups without common masks"):
         session.mask(without=[0, 4])
     assert server.stage is MaskingStage.MASKING
     for late in (0, 4):
@@ -202,7 +202,7 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
         server = MaskingServer(session.server.round, session.store)
         for client in clients:
             server.take(client.join())
-        server._deal_graph()
+        server._draw_graph()
         dealt.append([member.neighbours for member in server._registry.members])
     assert dealt[0] == dealt[1] != dealt[2]
     joined = hashlib.sha256(b"".join(sorted(server._taken[MaskingStage.JOINING]))).digest()
@@ -216,7 +216,7 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
 def test_after_a_rejection_the_server_holds_nothing_and_says_so() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(4, 100))
     session.join()
-    with pytest.raises(Refusal, match="must be at least 4"):
+    with pytest.raises(Rejected, match="must be at least 4"):
         session.share(without=[0])
     assert "SHARING" in repr(session.server)
     for _ in range(2):
@@ -225,9 +225,9 @@ def test_after_a_rejection_the_server_holds_nothing_and_says_so() -> None:
         assert "clients=0" in repr(session.server)
         assert len(session.server.save()) == 4 + len(session.server.round.encode())
         for attempt in (session.server.close, lambda: session.server.take(b"")):
-            with pytest.raises(Refusal, match=r"over \(aborted\)"):
+            with pytest.raises(Rejected, match=r"over \(aborted\)"):
                 attempt()
-        with pytest.raises(Refusal, match="there is no sum"):
+        with pytest.raises(Rejected, match="there is no sum"):
             session.server.view()
 
 
@@ -240,7 +240,7 @@ def test_a_sum_is_released_once_and_stays_released() -> None:
     for _ in range(2):
         assert session.server.close() == session.server.close(MaskingStage.REVEALING) == {}
         session.server.abort()
-        with pytest.raises(Refusal, match=r"over \(released\)"):
+        with pytest.raises(Rejected, match=r"over \(released\)"):
             session.server.take(session.clients[0].join())
         assert session.server.view() == SumView((6,), 3)
 
@@ -253,7 +253,7 @@ def test_messages_out_of_order_again_or_from_another_round_are_rejected() -> Non
     assert session.clients[0].join() == join
     session.server.take(join)
     assert "clients=1" in repr(session.server)
-    with pytest.raises(Refusal, match="another round"):
+    with pytest.raises(Rejected, match="another round"):
         session.server.take(elsewhere.clients[0].join())
     for client in session.clients[1:]:
         session.server.take(client.join())
@@ -265,11 +265,11 @@ def test_messages_out_of_order_again_or_from_another_round_are_rejected() -> Non
     for message in (shares, shares, join):
         session.server.take(message)
     for message, reason in ((other, "already"), (early, "MASKED does not belong")):
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(Rejected, match=reason):
             session.server.take(message)
-    with pytest.raises(Refusal, match="another round"):
+    with pytest.raises(Rejected, match="another round"):
         session.clients[1].share(elsewhere.outgoing[elsewhere.clients[1].address])
-    with pytest.raises(Refusal, match="addressed to another client"):
+    with pytest.raises(Rejected, match="addressed to another client"):
         session.clients[1].share(setups[session.clients[2].address])
 
 
@@ -287,7 +287,7 @@ def test_only_those_whose_numbers_came_reveal_and_each_once() -> None:
     front, content = answers[0][:52], answers[0][52 + 12 + 16 :]
     for client, reason in ((staying[0], "revealed its shares already"), (gone, "no longer in")):
         again = client._channel.encrypt(front[:20] + client.address, bytes(len(content)))
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(Rejected, match=reason):
             session.server.take(again)
     for answer in answers[1:]:
         session.server.take(answer)
@@ -299,7 +299,7 @@ def test_a_full_round_takes_no_one_else() -> None:
     session = MaskingSession([0, 0], MaskingPlan(2, 100))
     for client in session.clients:
         session.server.take(client.join())
-    with pytest.raises(Refusal, match="full"):
+    with pytest.raises(Rejected, match="full"):
         session.server.take(session.client().join())
 
 
@@ -307,7 +307,7 @@ def test_a_client_that_knows_another_round_cannot_join() -> None:
     session = MaskingSession([0] * 3, MaskingPlan(3, 100))
     other = replace(session.server.round, modulus=101).encode()
     client = MaskingClient(session.pinned, session.rehearsal.announced(other))
-    with pytest.raises(Refusal, match="not authentic"):
+    with pytest.raises(Rejected, match="not authentic"):
         session.server.take(client.join())
 
 

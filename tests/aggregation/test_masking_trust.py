@@ -18,7 +18,7 @@ from tacit.aggregation import (
     MaskingPlan,
     MaskingSession,
     Neighbourhood,
-    Refusal,
+    Rejected,
     masks,
     shamir,
 )
@@ -77,7 +77,7 @@ def request(
 
 def test_a_neighbour_listed_both_as_there_and_as_gone_is_rejected() -> None:
     session = session_until("mask")
-    with pytest.raises(Refusal, match="neighbour 3 is listed both"):
+    with pytest.raises(Rejected, match="neighbour 3 is listed both"):
         session.clients[0].reveal(request(session, 0, range(1, N), [3]))
 
 
@@ -99,7 +99,7 @@ def test_requests_that_make_no_sense_are_rejected_and_reveal_nothing(
 ) -> None:
     session = session_until("mask")
     client = session.clients[0]
-    with pytest.raises(Refusal, match=reason):
+    with pytest.raises(Rejected, match=reason):
         client.reveal(request(session, 0, stayed, left, survivors))
     # A rejection is no answer: the honest request still gets one.
     assert client.reveal(session.outgoing[client.address])
@@ -111,7 +111,7 @@ def test_a_second_request_with_other_lists_is_rejected() -> None:
     honest = session.outgoing[client.address]
     answer = client.reveal(honest)
     assert client.reveal(honest) == answer
-    with pytest.raises(Refusal, match="already sent in answer to another message"):
+    with pytest.raises(Rejected, match="already sent in answer to another message"):
         client.reveal(request(session, 0, [1, 2, 3, 4, 5, 6], [7]))
 
 
@@ -174,10 +174,10 @@ def test_setups_that_make_no_sense_are_rejected() -> None:
         (0, N, [*good[:-1], (7, LOW_ORDER, *good[-1][2:])], "small order"),
     ]
     for number, joined, entries, reason in cases:
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(Rejected, match=reason):
             client.share(setup(session, 0, number, joined, entries))
     first = client.share(session.outgoing[client.address])
-    with pytest.raises(Refusal, match="already sent"):
+    with pytest.raises(Rejected, match="already sent"):
         client.share(
             setup(
                 session,
@@ -201,13 +201,13 @@ def test_inboxes_that_make_no_sense_are_rejected_before_numbers_are_sent() -> No
         ([*ciphertexts[:-1], ciphertexts[-2]], "ascending"),
     ]
     for entries, reason in cases:
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(Rejected, match=reason):
             client.check(
                 forge(
                     session, 0, Kind.INBOX, b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
                 )
             )
-    with pytest.raises(Refusal, match="INBOX is"):
+    with pytest.raises(Rejected, match="INBOX is"):
         client.check(forge(session, 0, Kind.INBOX, bytes(10)))
 
 
@@ -223,12 +223,12 @@ def test_pairs_that_make_no_sense_are_rejected_before_numbers_are_sent() -> None
     ):
         numbers = b"".join(number.to_bytes(4, "big") for number in listed)
         content = PAIRS_HEAD.pack(len(listed), 0) + numbers + evidence
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(Rejected, match=reason):
             client.mask(forge(session, 0, Kind.PAIRS, content), [1])
     shown = session.server._clients[1].evidence().encode()
     numbers = b"".join(number.to_bytes(4, "big") for number in range(1, 8))
     content = PAIRS_HEAD.pack(7, 1) + numbers + shown
-    with pytest.raises(Refusal, match="did not complain about"):
+    with pytest.raises(Rejected, match="did not complain about"):
         client.mask(forge(session, 0, Kind.PAIRS, content), [1])
     assert client.mask(session.outgoing[client.address], [1])
 
@@ -246,7 +246,7 @@ def test_complaints_of_others_than_neighbours_are_rejected_by_the_server() -> No
     far = next(number for number in range(16) if number not in (*near, own))
     for named in ([far], [own], [99], near[:1] * 2, [near[1], near[0]]):
         spoilt = client._channel.encrypt(checked[:52], pack_listed(named))
-        with pytest.raises(Refusal, match="names clients whose encrypted shares"):
+        with pytest.raises(Rejected, match="names clients whose encrypted shares"):
             session.server.take(spoilt)
     session.server.take(checked)
 
@@ -260,7 +260,7 @@ def test_reveals_that_do_not_answer_are_rejected_by_the_server() -> None:
     size = SHARE_ENTRY.size
     swapped = content[size : 2 * size] + content[:size] + content[2 * size :]
     for spoilt in (swapped, content[:-size], content + content[:size], content[:-1], b""):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             session.server.take(client._channel.encrypt(message[:52], spoilt))
     session.server.take(message)
 
@@ -268,7 +268,7 @@ def test_reveals_that_do_not_answer_are_rejected_by_the_server() -> None:
 def test_a_client_with_a_key_of_small_order_cannot_join() -> None:
     session = MaskingSession([0] * 3, MaskingPlan(3, 100))
     server, join = session.server, session.clients[0].join()
-    with pytest.raises(Refusal, match="small order"):
+    with pytest.raises(Rejected, match="small order"):
         server.take(join[:20] + LOW_ORDER + join[52:])
 
 
@@ -282,7 +282,7 @@ def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None
     ):
         client = session.client()
         client._masking_public = masking
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(Rejected, match=reason):
             server.take(client.join())
 
 

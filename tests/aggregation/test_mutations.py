@@ -19,7 +19,7 @@ from tacit.aggregation import (
     MaskingServer,
     MaskingSession,
     Neighbourhood,
-    Refusal,
+    Rejected,
     RoundOutcome,
     ShufflerRound,
     ShufflerSession,
@@ -46,14 +46,14 @@ class Spoiler:
         self.mutate = mutate
         self.rng = random.Random(seed)
         self.known = list(known)
-        self.refused = 0
+        self.rejected = 0
 
     def attack(self, take: Callable[[bytes], object], message: bytes, count: int) -> None:
         others = [known for known in self.known if known != message]
         for spoilt in self.mutate(self.rng, message, others, count):
-            with pytest.raises(Refusal):
+            with pytest.raises(Rejected):
                 take(spoilt)
-            self.refused += 1
+            self.rejected += 1
         self.known.append(message)
 
 
@@ -95,7 +95,7 @@ def test_masking_rejects_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutat
             server.take(message)
     server.close()
     assert server.view() == SumView((sum(values[:4]) % modulus,), 4)
-    assert spoiler.refused >= 10_000
+    assert spoiler.rejected >= 10_000
 
 
 def test_two_servers_reject_ten_thousand_spoilt_messages_and_the_sum_is_exact(
@@ -121,7 +121,7 @@ def test_two_servers_reject_ten_thousand_spoilt_messages_and_the_sum_is_exact(
         collector.take(part)
     collector.close()
     assert collector.view() == SumView((sum(values) % 1009,), 4)
-    assert spoiler.refused >= 10_000
+    assert spoiler.rejected >= 10_000
 
 
 def test_mixing_rejects_ten_thousand_spoilt_messages_and_the_messages_are_exact(
@@ -141,7 +141,7 @@ def test_mixing_rejects_ten_thousand_spoilt_messages_and_the_messages_are_exact(
     analyzer.close()
     assert sorted(analyzer.view().messages) == sorted(sent * 2)
     assert analyzer.view().spoilt == 0
-    assert spoiler.refused >= 10_000
+    assert spoiler.rejected >= 10_000
 
 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
@@ -152,7 +152,7 @@ def test_ciphertexts_that_were_spoilt_count_nowhere(sealing: HpkeSuite, mutate: 
     for place in range(40):
         half = session.split(place, [5])[0]
         (encrypted,) = mutate(random.Random(place), half[41:], [], 1)
-        with contextlib.suppress(Refusal):
+        with contextlib.suppress(Rejected):
             server.take(half[:41] + encrypted, session.now)
             kept += 1
     assert kept > 10
@@ -161,7 +161,7 @@ def test_ciphertexts_that_were_spoilt_count_nowhere(sealing: HpkeSuite, mutate: 
 
 
 @pytest.mark.parametrize("kind", ["masking", "two servers", "mixing"])
-def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is_in(
+def test_a_spoilt_description_is_rejected_or_is_another_round_that_nobody_else_is_in(
     kind: str, mutate: Mutate
 ) -> None:
     masking = MaskingSession([0], MaskingPlan(4, 1009, Neighbourhood(5, 3), participants=6))
@@ -173,6 +173,7 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
         "mixing": mixing.round.encode(),
     }[kind]
     accepted = 0
+    reports: list[tuple[Callable[[bytes], None], bytes]]
     for spoilt in mutate(random.Random(5), message, [], 400):
         try:
             match kind:
@@ -190,7 +191,7 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
             # rejected, or the report does not fit the spoilt round: either way nothing was sent
             continue
         for take, report in reports:
-            with pytest.raises(Refusal):
+            with pytest.raises(Rejected):
                 take(report)
         accepted += 1
     assert (accepted > 0) == (kind != "two servers")
@@ -209,7 +210,7 @@ def test_what_is_not_a_message_is_rejected(nothing: object) -> None:
         ShufflerRound.decode,
     ]
     for take in takers:
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             take(nothing)  # type: ignore[arg-type]
 
 
@@ -250,7 +251,7 @@ def test_encrypted_nonsense_from_a_client_is_rejected_or_ends_in_a_rejection(
                         content = channel.decrypt(message[:FRONT_SIZE], message[FRONT_SIZE:])
                         for spoilt in mutate(rng, content, [], 20):
                             forged = _resealed(client, session.server, message, spoilt)
-                            with contextlib.suppress(Refusal):
+                            with contextlib.suppress(Rejected):
                                 session.server.take(forged)
                                 break
                         else:
@@ -258,7 +259,7 @@ def test_encrypted_nonsense_from_a_client_is_rejected_or_ends_in_a_rejection(
                     else:
                         session.server.take(message)
                 session.outgoing = session.server.close()
-        except Refusal:
+        except Rejected:
             outcomes["refused"] += 1
         else:
             view = session.server.view()
@@ -268,14 +269,14 @@ def test_encrypted_nonsense_from_a_client_is_rejected_or_ends_in_a_rejection(
 
 
 @pytest.mark.parametrize("stage", ["share", "check", "mask", "reveal"])
-def test_encrypted_nonsense_from_the_server_is_answered_or_refused_and_nothing_else(
+def test_encrypted_nonsense_from_the_server_is_answered_or_rejected_and_nothing_else(
     stage: str, mutate: Mutate
 ) -> None:
     """Keys, parcels or counts that were changed into other possible ones are answered: the client
     cannot know.
     """
     rng = random.Random(7)
-    refused = 0
+    rejected = 0
     for _ in range(8):
         session = MaskingSession([1, 2, 3, 4, 5, 6], MaskingPlan(4, 1009, Neighbourhood(5, 4)))
         session.join()
@@ -294,8 +295,8 @@ def test_encrypted_nonsense_from_the_server_is_answered_or_refused_and_nothing_e
             forged = known.channel.encrypt(front, spoilt)
             try:
                 client.mask(forged, [1]) if stage == "mask" else getattr(client, stage)(forged)
-            except Refusal:
-                refused += 1
+            except Rejected:
+                rejected += 1
             else:
                 break
-    assert refused > 0  # and any other exception would have ended the test
+    assert rejected > 0  # and any other exception would have ended the test

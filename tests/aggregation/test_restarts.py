@@ -1,6 +1,6 @@
 """Random schedules of crashes, restores of old and new states, copies side by side, duplicates,
 delays and reorderings: the exact sum or multiset or a rejection, never two answers, and nothing but
-`Refusal` is raised.
+`Rejected` is raised.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tacit.aggregation import (
     MaskingPlan,
     MaskingServer,
     MaskingSession,
-    Refusal,
+    Rejected,
     ShuffledView,
     Shuffler,
     ShufflerSession,
@@ -49,7 +49,7 @@ def attempt(work: Callable[[], Result]) -> Result | None:
     """What it gives, or None where it is rejected; any other exception ends the test."""
     try:
         return work()
-    except Refusal:
+    except Rejected:
         return None
 
 
@@ -359,6 +359,7 @@ def play(kind: str, seeds: range) -> None:
     assert len(seeds) // 10 < released < len(seeds), "schedules should end both ways"
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", SCHEDULES)
 @pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 50)))
 def test_two_thousand_schedules_give_one_exact_answer_or_none(kind: str, start: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.aggregation import Refusal
+from tacit.aggregation import Rejected
 from tacit.aggregation.interface import uniform
 from tacit.aggregation.shamir import PRIME, combine, is_share, lagrange, split, split_all
 
@@ -96,7 +96,7 @@ def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, thre
 
 
 def test_shares_of_no_secret_are_rejected() -> None:
-    with pytest.raises(Refusal, match="are inconsistent"):
+    with pytest.raises(Rejected, match="are inconsistent"):
         combine((1,), [(1 << 256).to_bytes(33, "big")])
 
 

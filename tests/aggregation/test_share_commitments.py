@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.aggregation import Refusal
+from tacit.aggregation import Rejected
 from tacit.aggregation.share_commitments import (
     SHARE_ENTRY,
     Proof,
@@ -22,9 +22,9 @@ TWICE = LISTED.replace((2).to_bytes(4, "big"), (1).to_bytes(4, "big"), 1)
 def test_a_list_of_commitments_has_one_entry_for_each_neighbour() -> None:
     assert ShareCommitments.decode(LISTED, 3).holders == (1, 2, 3)
     for data in (LISTED[:-1], LISTED + b"\x00", LISTED[:-100], b""):
-        with pytest.raises(Refusal, match="list of commitments is"):
+        with pytest.raises(Rejected, match="list of commitments is"):
             ShareCommitments.decode(data, 3)
-    with pytest.raises(Refusal, match="number of holders of commitments"):
+    with pytest.raises(Rejected, match="number of holders of commitments"):
         ShareCommitments.decode(TWICE, 3)
 
 
@@ -34,7 +34,7 @@ def test_a_proof_has_the_shares_of_as_many_holders_as_the_threshold() -> None:
     assert Proof.decode(proof.encode(), 3, 2) == proof
     front = proof.encode()[: -2 * SHARE_ENTRY.size]
     for shares in (b"", SHARE_ENTRY.pack(1, SHARE), 2 * SHARE_ENTRY.pack(1, SHARE)):
-        with pytest.raises(Refusal, match="number of holders of a proof"):
+        with pytest.raises(Rejected, match="number of holders of a proof"):
             Proof.decode(front + shares, 3, 2)
 
 
@@ -42,12 +42,12 @@ def test_shares_are_those_that_were_asked_for_in_their_order() -> None:
     data = pack_shares({4: SHARE, 5: SHARE})
     assert read_shares(data, [4, 5], "it") == {4: SHARE, 5: SHARE}
     for asked in ([4], [4, 5, 6]):
-        with pytest.raises(Refusal, match="bytes long"):
+        with pytest.raises(Rejected, match="bytes long"):
             read_shares(data, asked, "it")
     for asked in ([5, 4], [4, 6]):
-        with pytest.raises(Refusal, match="names other clients"):
+        with pytest.raises(Rejected, match="names other clients"):
             read_shares(data, asked, "it")
-    with pytest.raises(Refusal, match="bytes long"):
+    with pytest.raises(Rejected, match="bytes long"):
         read_shares(data[:-1], [4, 5], "it")
-    with pytest.raises(Refusal, match="names other clients"):
+    with pytest.raises(Rejected, match="names other clients"):
         read_shares(2 * SHARE_ENTRY.pack(4, SHARE), [4, 4], "it")

@@ -17,7 +17,7 @@ from tests.aggregation.shuffler_channels import keys_of
 from tacit.aggregation import (
     Analyzer,
     HpkeSuite,
-    Refusal,
+    Rejected,
     RoundOutcome,
     ServerKeys,
     ShuffledView,
@@ -64,7 +64,7 @@ def test_mixing_hands_over_exactly_the_messages_that_came_or_rejects(
     came = [report for place, report in enumerate(sent) if place not in lost]
     try:
         view = run_shuffler(sent, minimum, lost=lost)
-    except Refusal:
+    except Rejected:
         assert len(came) < minimum
     else:
         assert Counter(view.messages) == Counter(message for report in came for message in report)
@@ -91,7 +91,7 @@ def test_a_message_wrapped_anew_counts_once() -> None:
     again = session.round.recipients[0].encrypt(
         next(iter(shuffler._taken.values()))[0], b"tacit mixing wrap v2" + session.round.context
     )
-    with pytest.raises(Refusal, match="counts once"):
+    with pytest.raises(Rejected, match="counts once"):
         shuffler.take(header(Kind.WRAPPED, session.round.identity) + again)
     assert finish(shuffler, analyzer).spoilt == 0
 
@@ -112,7 +112,7 @@ def test_a_shuffler_that_fills_up_with_repeats_releases_nothing() -> None:
     (report,) = shuffler._taken.values()
     shuffler._taken |= {b"again": report, b"and again": report}
     told = r"valid messages \(0 cannot be decrypted, 2 are repeated\) is 1: must be at least 3"
-    with pytest.raises(Refusal, match=told):
+    with pytest.raises(Rejected, match=told):
         finish(shuffler, analyzer)
 
 
@@ -188,7 +188,7 @@ def test_nonsense_costs_no_round_that_has_its_minimum_of_good_messages(
         shuffler.take(session.wrap([b"a", bytes((place,))]))
     if honest < 3:
         told = r"valid messages \(10 cannot be decrypted, 0 are repeated\) is 4: must be at least 6"
-        with pytest.raises(Refusal, match=told):
+        with pytest.raises(Rejected, match=told):
             finish(shuffler, analyzer)
         return
     view = finish(shuffler, analyzer)
@@ -213,12 +213,12 @@ def test_what_the_shuffler_cannot_open_takes_no_place() -> None:
     session, shuffler, analyzer = parties(reports=3, minimum=3, messages=2)
     good = session.wrap([b"a", b"b"])
     for content in (good[:20] + os.urandom(len(good) - 20), good[:-1], good + b"x", good[:20]):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             shuffler.take(content)
     size = session.round.encrypted_size
     twice = for_the_analyzer(session, os.urandom(17)) * 2
     for inner in (b"", os.urandom(size), os.urandom(3 * size), twice):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             shuffler.take(wrapped(session, inner))
     for _ in range(3):
         shuffler.take(session.wrap([b"a", b"b"]))
@@ -228,13 +228,13 @@ def test_what_the_shuffler_cannot_open_takes_no_place() -> None:
 def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None:
     session, shuffler, _ = parties()
     shuffler.take(session.wrap([b"a"]))
-    with pytest.raises(Refusal, match="number of reports is 1: must be at least 3"):
+    with pytest.raises(Rejected, match="number of reports is 1: must be at least 3"):
         shuffler.close()
     shuffler.abort()
     assert not shuffler._taken
     assert not shuffler._seen
     for attempt in (shuffler.close, lambda: shuffler.take(session.wrap([b"a"]))):
-        with pytest.raises(Refusal, match="over"):
+        with pytest.raises(Rejected, match="over"):
             attempt()
 
 
@@ -243,7 +243,7 @@ def test_an_analyzer_opens_no_batch_of_fewer_reports_than_the_minimum() -> None:
     for message in (b"a", b"b"):
         shuffler.take(session.wrap([message]))
     analyzer.take(shuffler._batch())
-    with pytest.raises(Refusal, match="number of reports is 2: must be at least 3"):
+    with pytest.raises(Rejected, match="number of reports is 2: must be at least 3"):
         analyzer.close()
 
 
@@ -274,9 +274,9 @@ def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
         (analyzer.close, "batch is missing"),
         (analyzer.view, "is not released"),
     ):
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(Rejected, match=reason):
             attempt()
-    with pytest.raises(Refusal, match="batch is missing"):
+    with pytest.raises(Rejected, match="batch is missing"):
         analyzer.close()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
@@ -291,7 +291,7 @@ def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
     shuffler.abort()
     assert shuffler.close() == {session.round.analyzer[:32]: batch}
     shuffler.forget()
-    with pytest.raises(Refusal, match="forwarded and deleted"):
+    with pytest.raises(Rejected, match="forwarded and deleted"):
         shuffler.close()
 
 
@@ -301,7 +301,7 @@ def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
         assert not shuffler.full
         shuffler.take(session.wrap([message]))
     assert shuffler.full
-    with pytest.raises(Refusal, match="full"):
+    with pytest.raises(Rejected, match="full"):
         shuffler.take(session.wrap([b"d"]))
     finish(shuffler, analyzer)
     assert not shuffler._taken
@@ -311,11 +311,11 @@ def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
 def test_reports_of_another_round_key_or_size_are_rejected() -> None:
     session, shuffler, _ = parties()
     other, _, _ = parties()
-    with pytest.raises(Refusal, match="another round"):
+    with pytest.raises(Rejected, match="another round"):
         shuffler.take(other.wrap([b"a"]))
-    with pytest.raises(Refusal, match="cannot be decrypted"):
+    with pytest.raises(Rejected, match="cannot be decrypted"):
         shuffler.take(header(Kind.WRAPPED, session.round.identity) + other.wrap([b"a"])[20:])
-    with pytest.raises(Refusal, match="bytes long"):
+    with pytest.raises(Rejected, match="bytes long"):
         shuffler.take(session.wrap([b"a"]) + b"x")
     for messages in ([b"aa"], [b""], [], [b"a", b"b"]):
         with pytest.raises(TacitError, match="list of message sizes is"):
@@ -341,16 +341,16 @@ def test_batches_that_make_no_sense_are_rejected() -> None:
             announced.context,
             starts=True,
         )
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             analyzer.take(line.encrypt(header(Kind.BATCH, announced.identity), content))
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
     two = (2).to_bytes(4, "big") + encrypted[: 2 * announced.encrypted_size]
     other = line.encrypt(header(Kind.BATCH, announced.identity), two)
-    with pytest.raises(Refusal, match="differs from the earlier"):
+    with pytest.raises(Rejected, match="differs from the earlier"):
         analyzer.take(other)
     analyzer.close()
-    with pytest.raises(Refusal, match=r"over \(released\)"):
+    with pytest.raises(Rejected, match=r"over \(released\)"):
         analyzer.take(batch)
     assert analyzer.view().reports == 3
 
@@ -361,9 +361,9 @@ def test_parties_with_wrong_or_shared_keys_are_rejected() -> None:
     other = replace(announced, identity=new_identity())
     strange = replace(announced, shuffler=keys)
     for party in (Shuffler, Analyzer):
-        with pytest.raises(Refusal, match="is unknown"):
+        with pytest.raises(Rejected, match="is unknown"):
             party(other, store)
-        with pytest.raises(Refusal, match="a round has one description"):
+        with pytest.raises(Rejected, match="a round has one description"):
             party(strange, store)
     fresh, identity = MemoryRecords(), new_identity()
     prepare_party(fresh, ShuffleRole.SHUFFLER, identity)
@@ -388,7 +388,7 @@ def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) 
         words = [shuffler_outcome(description, session.store, role, key) for role, key in keys]
         return [read_outcome(pinned, description, word) for word in words]
 
-    with pytest.raises(Refusal, match="not over yet"):
+    with pytest.raises(Rejected, match="not over yet"):
         said(announced)
     for _ in range(came):
         shuffler.take(session.wrap([b"a"]))
@@ -408,7 +408,7 @@ def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
     store, identity = session.store, session.round.identity
     assert prepare_party(store, ShuffleRole.SHUFFLER, identity) == session.round.shuffler
     shuffler.abort()
-    with pytest.raises(Refusal, match=r"over \(aborted\)"):
+    with pytest.raises(Rejected, match=r"over \(aborted\)"):
         prepare_party(store, ShuffleRole.SHUFFLER, identity)
 
 

@@ -1,6 +1,6 @@
 """Two servers under schedules of crashes, restored tables, clones, duplicates, delays and skewed
 clocks, drawn at random: the exact noisy sum or a rejection, never two answers, nothing but
-`Refusal`. Verified rounds also have a liar, whose report never counts.
+`Rejected`. Verified rounds also have a liar, whose report never counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit.aggregation import (
     AggregatorContext,
     Collector,
     OwnNoise,
-    Refusal,
+    Rejected,
     RoundOutcome,
     SumView,
     TwoServerSession,
@@ -49,7 +49,7 @@ def rehearsed(
     proofs = session.round.proofs
     if proofs:
         words, place = (b"w" * WORD_SIZE, b"v" * WORD_SIZE), session.server(0).slot(PLACES - 1)
-        parts = [proofs.shards([BASE ** (PLACES - 1)], bytes(16), os.urandom) for _ in range(2)]
+        parts = [proofs.shard([BASE ** (PLACES - 1)], bytes(16), os.urandom) for _ in range(2)]
         shares[-1] = [encrypt_shares(session.round, place, words, (parts[0][0], parts[1][1]))]
     assert round_ >= 0
     return session, shares
@@ -110,7 +110,7 @@ class Schedule:
         if role == 2 or self.racing or self.rng.random() < 0.85:
             return
         self.racing = True
-        with suppress(Refusal):
+        with suppress(Rejected):
             self.close_one(role, self.started(role, dict(self.tables[role])))
         self.racing = False
 
@@ -202,11 +202,11 @@ class Schedule:
             self.collect,
         ]
         for _ in range(STEPS):
-            with suppress(Refusal):
+            with suppress(Rejected):
                 self.rng.choice(steps)()
         for late in (0, 0, 0, 3700):
             self.everything_arrives(late)
-        with suppress(Refusal):
+        with suppress(Rejected):
             self.collect()
         return next(iter(self.views), None)
 
@@ -214,14 +214,14 @@ class Schedule:
         closes = self.session.round.binding.closes
         for role in (0, 1):
             for message in list(self.wires[role]):
-                with suppress(Refusal):
+                with suppress(Rejected):
                     self.hand(role, message)
             self.clocks[role] = max(self.clocks[role], closes + late)
             for server in self.servers[role]:
-                with suppress(Refusal):
+                with suppress(Rejected):
                     self.close_one(role, server)
         for message in list(self.wires[2]):
-            with suppress(Refusal):
+            with suppress(Rejected):
                 self.collector().take(message)
 
     def check(self) -> str:

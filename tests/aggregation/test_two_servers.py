@@ -22,7 +22,7 @@ from tacit.aggregation import (
     Collector,
     HpkeSuite,
     OwnNoise,
-    Refusal,
+    Rejected,
     ReportSlot,
     RoundOutcome,
     SumView,
@@ -93,7 +93,7 @@ def test_two_servers_give_the_exact_sum_of_complete_reports_or_reject(
     minimum = rng.randrange(1, reports + 1)
     try:
         view = run_two_servers(values, modulus, minimum, lost=(lost[0], lost[1]))
-    except Refusal:
+    except Rejected:
         assert len(complete) < minimum
     else:
         assert view == SumView(
@@ -169,7 +169,7 @@ def test_a_slot_holds_one_half_and_no_other() -> None:
     mine, another = session.split(0, [10]), session.split(0, [20])
     for role in (0, 1):
         session.server(role).take(mine[role], session.now)
-        with pytest.raises(Refusal, match="another report share"):
+        with pytest.raises(Rejected, match="another report share"):
             session.server(role).take(another[role], session.now)
     assert session.finish() == SumView((10,), 1)
 
@@ -182,7 +182,7 @@ def test_nobody_can_put_another_half_in_place_of_one() -> None:
     honest = session.split(2, [30])
     session.server(1).take(session.split(2, [77])[1], session.now)
     session.server(0).take(honest[0], session.now)
-    with pytest.raises(Refusal, match="another report share"):
+    with pytest.raises(Rejected, match="another report share"):
         session.server(1).take(honest[1], session.now)
     assert session.finish() == SumView((30,), 2)
 
@@ -209,23 +209,23 @@ def test_shares_for_the_other_server_round_or_place_are_rejected() -> None:
     session, other = TwoServerSession(5, 3, 100), TwoServerSession(5, 3, 100)
     half, foreign = session.split(0, [1])[0], other.split(0, [1])[0]
     server, now = session.server(0), session.now
-    with pytest.raises(Refusal, match="for server 0: must be for server 1"):
+    with pytest.raises(Rejected, match="for server 0: must be for server 1"):
         session.server(1).take(half, now)
-    with pytest.raises(Refusal, match="another round"):
+    with pytest.raises(Rejected, match="another round"):
         server.take(foreign, now)
-    with pytest.raises(Refusal, match="was not assigned"):
+    with pytest.raises(Rejected, match="was not assigned"):
         server.take(half[:20] + foreign[20:], now)
-    with pytest.raises(Refusal, match="was not assigned"):
+    with pytest.raises(Rejected, match="was not assigned"):
         server.take(half[:24] + b"\x01" + half[25:], now)
-    with pytest.raises(Refusal, match="was not assigned"):
+    with pytest.raises(Rejected, match="was not assigned"):
         server.take(half[:25] + bytes(16) + half[41:], now)
-    with pytest.raises(Refusal, match="bytes long"):
+    with pytest.raises(Rejected, match="bytes long"):
         server.take(half + b"\x00", now)
 
 
 def test_a_slot_beyond_the_round_is_rejected_also_with_its_token() -> None:
     session = TwoServerSession(5, 3, 100)
-    with pytest.raises(Refusal, match="slot 5 was not assigned"):
+    with pytest.raises(Rejected, match="slot 5 was not assigned"):
         session.server(0).take(session.split(5, [1])[0], session.now)
 
 
@@ -251,11 +251,11 @@ def test_an_early_close_changes_nothing() -> None:
         report(session, place, value)
         before = [dict(table) for table in session.tables]
         for role in (0, 1):
-            with pytest.raises(Refusal, match="stays open"):
+            with pytest.raises(Rejected, match="stays open"):
                 session.server(role).close(session.now)
-            with pytest.raises(Refusal, match="not closed yet"):
+            with pytest.raises(Rejected, match="not closed yet"):
                 session.server(role).outcome()
-        with pytest.raises(Refusal, match="number of answers is 0"):
+        with pytest.raises(Rejected, match="number of answers is 0"):
             session.collector().close()
         assert session.tables == before
     report(session, 2, 30)
@@ -272,7 +272,7 @@ def test_a_round_closes_early_when_every_place_has_reported() -> None:
 def test_after_the_deadline_no_report_is_taken_though_nobody_closed() -> None:
     session = TwoServerSession(5, 1, 100)
     shares = session.split(0, [1])
-    with pytest.raises(Refusal, match="no more reports"):
+    with pytest.raises(Rejected, match="no more reports"):
         session.server(0).take(shares[0], session.round.binding.closes)
 
 
@@ -317,12 +317,12 @@ def test_a_round_with_keys_that_nothing_can_be_encrypted_to_is_not_signed() -> N
         {"servers": (public, other[:32] + zero)},
         {"servers": (public, zero + other[32:])},
     ):
-        with pytest.raises(Refusal, match="public key"):
+        with pytest.raises(Rejected, match="public key"):
             session.party(0).endorse(replace(announced, **changes).encode())
 
 
 def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
-    with pytest.raises(Refusal, match=r"aborted the round, whose minimum batch size is 4"):
+    with pytest.raises(Rejected, match=r"aborted the round, whose minimum batch size is 4"):
         run_two_servers([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
 
 
@@ -343,7 +343,7 @@ def test_after_the_close_every_question_gets_the_same_answer() -> None:
         for now in (0, session.now, session.now + 10**9):
             assert session.server(role).close(now) == answers[role]
             assert session.server(role).outcome()[21] == RoundOutcome.RELEASED
-        with pytest.raises(Refusal, match="closed"):
+        with pytest.raises(Rejected, match="closed"):
             session.server(role).slot(4)
     view = session.collector().view()
     for message in (answers[role][session.round.collector] for role in (1, 0, 1)):
@@ -372,7 +372,7 @@ def test_an_abandoned_round_has_no_secret_any_more_and_was_rejected() -> None:
     assert (record.stage, record.secret, record.partial) == (AggregatorStage.CLOSED, b"", b"")
     said = session.server(0).outcome()
     assert read_outcome(session.pinned, session.round, said) == (0, RoundOutcome.ABORTED)
-    with pytest.raises(Refusal, match="round is over"):
+    with pytest.raises(Rejected, match="round is over"):
         aggregator.prepare(identity, session.round.suite)
     fresh = new_identity()
     aggregator.prepare(fresh)
@@ -404,7 +404,7 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
         report(session, place, value)
     late, servers = session.round.binding.closes, [session.server(role) for role in (0, 1)]
     listing = servers[1].close(late)[servers[1].peer]
-    lines = (session.round.line(0), session.round.line(1))
+    lines = (session.round.channel_key(0), session.round.channel_key(1))
     liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
     tags = tags_of(servers[0])
     front = header(Kind.PRESENT, session.round.identity) + b"\x00"
@@ -413,7 +413,7 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
     for server in servers:
         session.collector().take(server.close(late)[session.round.collector])
     session.collector().close()
-    with pytest.raises(Refusal, match="different reports"):
+    with pytest.raises(Rejected, match="different reports"):
         session.collector().view()
 
 
@@ -423,26 +423,26 @@ def test_lists_that_repeat_exceed_the_round_or_change_are_rejected() -> None:
         report(session, place, value)
     server, late = session.server(1), session.round.binding.closes
     tags = tags_of(server)
-    lines = (session.round.line(0), session.round.line(1))
+    lines = (session.round.channel_key(0), session.round.channel_key(1))
     liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
     front = header(Kind.PRESENT, session.round.identity) + b"\x00"
     six = b"".join(bytes((i,)) * 16 for i in range(6))
     for content in (tags[0] * 3, b"".join(reversed(tags)), six, b"odd"):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             server.take(liar.encrypt(front, content), late)
     server.take(liar.encrypt(front, tags[0]), late)
     server.take(liar.encrypt(front, tags[0]), late)
-    with pytest.raises(Refusal, match="differs from its earlier one"):
+    with pytest.raises(Rejected, match="differs from its earlier one"):
         server.take(liar.encrypt(front, tags[1]), late)
     own = session.server(0).close(late)[session.server(0).peer]
-    with pytest.raises(Refusal, match="not from the other server"):
+    with pytest.raises(Rejected, match="not from the other server"):
         session.server(0).take(own, late)
 
 
 def test_refunds_need_the_rejections_of_both_servers() -> None:
     session = TwoServerSession(5, 3, 100)
     report(session, 0, 1)
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         session.finish()
     said = [session.server(role).outcome() for role in (0, 1)]
     check = (session.pinned, session.announcement)
@@ -450,13 +450,13 @@ def test_refunds_need_the_rejections_of_both_servers() -> None:
     for some in ([], said[:1], said[1:], said[:1] * 2):
         assert not aborted_by_both(*check, some)
     forged = said[1][:-1] + bytes((said[1][-1] ^ 1,))
-    with pytest.raises(Refusal, match="did not sign"):
+    with pytest.raises(Rejected, match="did not sign"):
         aborted_by_both(*check, [said[0], forged])
     released = TwoServerSession(5, 1, 100)
     closed(released, 1)
     outcomes = [released.server(role).outcome() for role in (0, 1)]
     assert not aborted_by_both(released.pinned, released.announcement, outcomes)
-    with pytest.raises(Refusal, match="another round"):
+    with pytest.raises(Rejected, match="another round"):
         aborted_by_both(released.pinned, released.announcement, said)
 
 
@@ -468,12 +468,12 @@ def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
     public = aggregator.prepare(identity, HpkeSuite.X25519)
     assert aggregator.prepare(identity, HpkeSuite.X25519) == public
     assert aggregator.record(identity) is not None
-    with pytest.raises(Refusal, match="another suite"):
+    with pytest.raises(Rejected, match="another suite"):
         aggregator.prepare(identity, HpkeSuite.HYBRID)
     records = MemoryRecords()
     key = prepare_collector(records, identity, HpkeSuite.X25519)
     assert prepare_collector(records, identity, HpkeSuite.X25519) == key
-    with pytest.raises(Refusal, match="another suite"):
+    with pytest.raises(Rejected, match="another suite"):
         prepare_collector(records, identity, HpkeSuite.HYBRID)
 
 
@@ -483,23 +483,23 @@ def test_a_server_signs_one_description_per_round_ever() -> None:
     assert again == session.announcement[-128:-64]
     other = replace(session.round, minimum=4)
     for _ in range(2):
-        with pytest.raises(Refusal, match="one description per round"):
+        with pytest.raises(Rejected, match="one description per round"):
             session.party(0).endorse(other.encode())
         closed_session = TwoServerSession(5, 1, 100)
         closed(closed_session, 1)
         session, other = closed_session, replace(closed_session.round, minimum=2)
-    with pytest.raises(Refusal, match="round is over"):
+    with pytest.raises(Rejected, match="round is over"):
         session.party(0).prepare(session.round.identity, session.round.suite)
 
 
 def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
     session = TwoServerSession(5, 3, 100)
     named = replace(session.round, identity=new_identity())
-    with pytest.raises(Refusal, match="prepared its keys"):
+    with pytest.raises(Rejected, match="prepared its keys"):
         session.party(0).endorse(named.encode())
     first, second = (session.party(role).prepare(named.identity, named.suite) for role in (0, 1))
     for servers in (named.servers, (second, first)):
-        with pytest.raises(Refusal, match="other keys"):
+        with pytest.raises(Rejected, match="other keys"):
             session.party(0).endorse(replace(named, servers=servers).encode())
 
 
@@ -508,7 +508,7 @@ def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -
     other = replace(session.round, minimum=2).encode()
     signatures = [endorse(other, key) for key in session.rehearsal.keys]  # as it never does
     server = Aggregator(session.party(0), announce(other, signatures), {})
-    with pytest.raises(Refusal, match="server has no record"):
+    with pytest.raises(Rejected, match="server has no record"):
         server.slot(0)
     assert read_outcome(session.pinned, server.round, server.outcome())[1] is RoundOutcome.UNKNOWN
 
@@ -527,7 +527,7 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
         lambda: server.close(session.now + 1),
         lambda: server.slot(0),
     ):
-        with pytest.raises(Refusal, match="server has no record"):
+        with pytest.raises(Rejected, match="server has no record"):
             wrong()
 
 
@@ -540,7 +540,7 @@ def test_a_damaged_record_is_rejected_and_nothing_is_said_by_it() -> None:
         broken = MemoryRecords()
         broken.replace(name, None, damaged)
         session.records = (broken, *session.records[1:])
-        with pytest.raises(Refusal, match=r"damaged|unknown|neither"):
+        with pytest.raises(Rejected, match=r"damaged|unknown|neither"):
             session.server(0).close(session.round.binding.closes)
 
 
@@ -557,7 +557,7 @@ def test_a_damaged_record_of_the_collector_releases_nothing() -> None:
         b"\x03\xff",
     ):
         session.records[2]._records[name] = damaged
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             session.collector().view()
 
 
@@ -565,7 +565,7 @@ def test_a_slot_has_one_spelling() -> None:
     place = TwoServerSession(5, 1, 100).server(1).slot(3)
     assert ReportSlot.decode(place.encode()) == place
     for wrong in (place.encode()[:-1], place.encode() + b"x", b""):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             ReportSlot.decode(wrong)
     for number, token in ((-1, bytes(16)), (1 << 32, bytes(16)), (0, bytes(15)), (0, bytes(17))):
         with pytest.raises(TacitError, match=r"slot is|token is"):
@@ -605,7 +605,7 @@ def test_a_description_is_read_back_as_it_was_written(
     made = replace(base, slots=places, minimum=1, modulus=modulus, scale=scale, grace=grace)
     assert TwoServerRound.decode(made.encode()) == made
     for longer in (made.encode() + b"\x00", made.encode()[:-1]):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             TwoServerRound.decode(longer)
 
 
@@ -616,7 +616,7 @@ def test_a_scale_has_one_spelling() -> None:
     plain = replace(SESSION.round, scale=Fraction(3, 2)).encode()
     at = plain.index(b"\x01\x03\x01\x02", len(plain) - 10)
     for other in (b"\x01\x06\x01\x04", b"\x02\x00\x03\x01\x02", b"\x00\x01\x02", b"\x01\x03\x00"):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             TwoServerRound.decode(plain[:at] + other + plain[at + 4 :])
 
 
@@ -729,13 +729,13 @@ def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -
         content = PARTIAL_HEAD.pack(2, bytes(32)) + pack_numbers([number], 100) + rest
         signed = content + signatures.sign(signatures.Signed.PARTIAL, about[role] + content, key)
         front = header(Kind.PARTIAL, announced.identity) + bytes((role,))
-        return front + announced.collecting.encrypt(signed, partial_info(about[role]))
+        return front + announced.collector_key.encrypt(signed, partial_info(about[role]))
 
     def outcome(said: RoundOutcome) -> bytes:
         data, front = bytes((said,)), header(Kind.OUTCOME, announced.identity) + bytes(1)
         return front + data + signatures.sign(signatures.Signed.OUTCOME, about[0] + data, keys[0])
 
-    refused = {
+    rejected = {
         "server 0": partial(keys[1]),
         "partial sum": partial(keys[0], rest=bytes(1)),
         "role of the server is 2": header(Kind.PARTIAL, announced.identity)
@@ -743,13 +743,13 @@ def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -
         + bytes(99),
         "or a partial sum": outcome(RoundOutcome.RELEASED),
     }
-    for reason, message in refused.items():
-        with pytest.raises(Refusal, match=reason):
+    for reason, message in rejected.items():
+        with pytest.raises(Rejected, match=reason):
             session.collector().take(message)
     sound = partial(keys[0])
     session.collector().take(sound)
     session.collector().take(sound)
-    with pytest.raises(Refusal, match="another answer before"):
+    with pytest.raises(Rejected, match="another answer before"):
         session.collector().take(partial(keys[0], 8))
     assert not session.collector().over
 
@@ -762,7 +762,7 @@ def test_a_collector_whose_round_was_rejected_takes_no_more_answers() -> None:
     session.collector().close()
     assert session.collector().over
     front = header(Kind.PARTIAL, session.round.identity) + bytes((1,))
-    with pytest.raises(Refusal, match="round is over"):
+    with pytest.raises(Rejected, match="round is over"):
         session.collector().take(front + bytes(200))
 
 
@@ -773,6 +773,6 @@ def test_a_server_signs_no_round_that_is_weaker_than_its_terms() -> None:
     changed: dict[str, Any] = {"identity": identity, "servers": (first, second)}
     changed["collector"] = collecting
     weaker = replace(session.round, **changed, minimum=1)
-    with pytest.raises(Refusal, match="minimum batch size of 2"):
+    with pytest.raises(Rejected, match="minimum batch size of 2"):
         session.party(0).endorse(weaker.encode())
     assert session.party(0).endorse(replace(session.round, **changed).encode())

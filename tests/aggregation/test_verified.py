@@ -24,7 +24,7 @@ pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip insta
 from tacit.aggregation import (
     Aggregator,
     OwnNoise,
-    Refusal,
+    Rejected,
     RoundOutcome,
     SumView,
     TwoServerRound,
@@ -83,7 +83,7 @@ class Liar:
         return proofs
 
     def honest(self, values: list[int]) -> Shares:
-        return self.proofs.shards(values, self.tag, self.rng.randbytes)
+        return self.proofs.shard(values, self.tag, self.rng.randbytes)
 
     def encrypted(self, parts: Shares) -> Shares:
         return encrypt_shares(self.session.round, self.slot, self.words, parts)
@@ -146,7 +146,7 @@ def test_too_few_reports_in_range_open_nothing() -> None:
     for place in (2, 3):
         liar = Liar(session, place, rng)
         deliver(session, liar.encrypted(liar.claiming([2])))
-    with pytest.raises(Refusal, match="minimum batch size is 3"):
+    with pytest.raises(Rejected, match="minimum batch size is 3"):
         session.finish()
     assert [session.server(role).outcome()[21] for role in (0, 1)] == [RoundOutcome.ABORTED] * 2
 
@@ -291,7 +291,7 @@ def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
 
 
 def key_of(session: TwoServerSession, role: int) -> bytes:
-    lines = session.round.line(0), session.round.line(1)
+    lines = session.round.channel_key(0), session.round.channel_key(1)
     return verify_key(secrets(session, role).keys.line, lines, session.round.identity)
 
 
@@ -329,7 +329,7 @@ def test_after_the_round_no_verify_key_is_left() -> None:
         record = session.party(role).record(session.round.identity)
         assert record is not None
         assert record.secret == b""
-        with pytest.raises(Refusal, match="Prepare it first"):
+        with pytest.raises(Rejected, match="Prepare it first"):
             session.party(role).commitment(session.round.identity, session.round.servers)
 
 
@@ -340,7 +340,7 @@ def test_a_server_signs_no_commitment_to_another_key() -> None:
         keys.append(session.party(role).prepare(identity))
     described = replace(session.round, identity=identity, servers=(keys[0], keys[1]))
     for role in (0, 1):
-        with pytest.raises(Refusal, match="commits to another verify key"):
+        with pytest.raises(Rejected, match="commits to another verify key"):
             session.party(role).endorse(described.encode())
     own = session.party(1).commitment(identity, described.servers)
     right = replace(described, commitment=own).encode()
@@ -350,7 +350,7 @@ def test_a_server_signs_no_commitment_to_another_key() -> None:
 
 def test_a_commitment_needs_keys_that_were_made() -> None:
     session = session_of(3)
-    with pytest.raises(Refusal, match="no keys for this round"):
+    with pytest.raises(Rejected, match="no keys for this round"):
         session.party(0).commitment(b"n" * 16, session.round.servers)
 
 
@@ -389,7 +389,7 @@ def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> Non
         parts.append((liar.tag, liar.honest([place])))
         deliver(session, liar.encrypted(parts[-1][1]))
     context = hashlib.sha256(session.announcement[:-128]).digest()
-    lines = session.round.line(0), session.round.line(1)
+    lines = session.round.channel_key(0), session.round.channel_key(1)
     shared = secrets(session, 1).keys.line.exchange(X25519PublicKey.from_public_bytes(lines[0]))
     info = b"tacit verify key v2" + lines[0] + lines[1]
     key = HKDF(hashes.SHA256(), 32, session.round.identity, info).derive(shared)
@@ -415,7 +415,7 @@ def test_an_older_half_in_a_restored_table_is_never_verified_instead() -> None:
     now = session.round.binding.closes
     first = listing(session.server(0), now)
     session.tables[0] = {}
-    with suppress(Refusal):
+    with suppress(Rejected):
         session.server(0).take(other[0], now - 1)
     assert listing(session.server(0), now) == first
     session.server(0).take(listing(session.server(1), now), now)
@@ -461,7 +461,7 @@ def test_lists_with_a_tag_twice_or_of_another_size_are_rejected() -> None:
         content[:-1],
         content[:16] + content[size:],
     ):
-        with pytest.raises(Refusal, match="list of the other server"):
+        with pytest.raises(Rejected, match="list of the other server"):
             mine.take(line.encrypt(front, bad), now)
     mine.take(true, now)
 
@@ -491,14 +491,14 @@ def test_verified_rounds_without_their_parts_are_no_rounds() -> None:
     assert plain.encode()[3] == Kind.TWO_SERVER_ROUND
 
 
-def test_terms_that_promise_verification_reject_a_round_without_it_and_the_reverse() -> None:
+def test_terms_that_require_verification_reject_a_round_without_it_and_the_reverse() -> None:
     verified = session_of(3)
     plain = TwoServerSession(3, 1, MODULUS, 1, silent(1))
     for session, other, kind in ((verified, plain, "verified"), (plain, verified, "two-servers")):
         binding = replace(other.round.binding, terms=session.round.binding.terms)
         description = replace(other.round, binding=binding).encode()
         forged = session.rehearsal.announced(description)
-        with pytest.raises(Refusal, match=f"kind .* must be {kind}"):
+        with pytest.raises(Rejected, match=f"kind .* must be {kind}"):
             split(session.pinned, forged, session.server(0).slot(0), [1])
 
 

@@ -22,7 +22,7 @@ from tacit.aggregation.aggregator_context import RoundSecrets
 from tacit.aggregation.rehearsal import rehearse
 from tacit.aggregation.wire import Kind
 from tacit.signatures import Signed
-from tacit.terms import Aggregation, Promise
+from tacit.terms import Aggregation, StatedGuarantee
 from tacit.trust import TrustModel
 
 WIRE = Path(__file__).parents[2] / "docs" / "reference" / "wire-formats"
@@ -150,8 +150,8 @@ def test_every_key_of_terms_is_on_the_page_and_no_other() -> None:
     keys = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
     document = TwoServerSession(3, 1, 100).pinned.terms.document()
     assert sorted(keys) == sorted([*document, "context"])  # optional: where devices choose
-    promise = Promise(Fraction(1), Fraction(1, 2**40))
-    made = rehearse(TrustModel.SECURE_AGGREGATION, Aggregation(2), promise=promise)
+    guarantee = StatedGuarantee(Fraction(1), Fraction(1, 2**40))
+    made = rehearse(TrustModel.SECURE_AGGREGATION, Aggregation(2), guarantee=guarantee)
     masking = made.pinned.terms.document()
     for part in ("answer", "guarantee", "aggregation", "noise"):
         (row,) = (line for line in rows[1].splitlines() if line.startswith(f"| `{part}`"))

@@ -16,7 +16,7 @@ def options_of(name: str, **options: Any) -> dict[str, Any]:
 
 def problem_for(name: str, **options: Any) -> ArmsProblem:
     """A problem of arms; `binary` says what rewards are like."""
-    problem = lookup(name).ask(options_of(name, **options))
+    problem = lookup(name).make_problem(options_of(name, **options))
     assert isinstance(problem, ArmsProblem)
     return replace(problem, binary=options.get("binary", False))
 

@@ -59,6 +59,7 @@ def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
     return protocol
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("name", "constants", "rewards"),
     extended_but_every(
@@ -106,6 +107,7 @@ def test_private_learners_run_under_every_trust_model(
     assert record["users"] == 3000
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("horizon", [10**9, 10**12])
 @pytest.mark.parametrize(
     "name",
@@ -168,7 +170,7 @@ def sizes_for(experiment: Experiment) -> list[int]:
 
 
 @cache
-def promises() -> list[tuple[str, ArmsProblem]]:
+def guarantees() -> list[tuple[str, ArmsProblem]]:
     cases = [
         (name, ArmsProblem.of(arms=5, horizon=10**6, epsilon=e, constants=s))
         for name in NAMES
@@ -194,15 +196,15 @@ def promises() -> list[tuple[str, ArmsProblem]]:
     return [case for case in cases if case[0] not in REFERENCES]
 
 
-PROMISES = promises()
+GUARANTEES = guarantees()
 
 
-@pytest.mark.parametrize("case", range(len(PROMISES)), ids=lambda i: f"{PROMISES[i][0]}-{i}")
+@pytest.mark.parametrize("case", range(len(GUARANTEES)), ids=lambda i: f"{GUARANTEES[i][0]}-{i}")
 def test_every_batch_keeps_what_the_algorithm_guarantees(case: int) -> None:
     """Exactly, from the distribution of the noise that the fewest reports add; for binary and for
     real rewards.
     """
-    name, problem = PROMISES[case]
+    name, problem = GUARANTEES[case]
     for binary in (True, False):
         if problem.constants == "paper" and name in BINARY_ON_PAPER and not binary:
             continue
@@ -223,7 +225,7 @@ def test_every_batch_keeps_what_the_algorithm_guarantees(case: int) -> None:
             check_exactly(protocol, protocol.guarantee)
 
 
-def check_exactly(protocol: object, promise: object) -> None:
+def check_exactly(protocol: object, guarantee: object) -> None:
     noise: NoiseDistribution
     if isinstance(protocol, (Central, Local)):
         noise, precision = protocol.distribution, protocol.precision
@@ -233,17 +235,17 @@ def check_exactly(protocol: object, promise: object) -> None:
         noise, precision = protocol.share.power(protocol.honest), protocol.precision
     else:
         return  # certified, or continuous: tested with the protocol
-    if isinstance(promise, PureDP) or isinstance(protocol, SplitAndMix):
-        assert isinstance(promise, (PureDP, ApproximateDP))
-        assert privacy_loss(noise, precision).pure <= promise.epsilon * (1 + 1e-12)
-    elif isinstance(promise, ApproximateDP):
-        assert privacy_loss(noise, precision).delta(promise.epsilon) <= promise.delta * (
+    if isinstance(guarantee, PureDP) or isinstance(protocol, SplitAndMix):
+        assert isinstance(guarantee, (PureDP, ApproximateDP))
+        assert privacy_loss(noise, precision).pure <= guarantee.epsilon * (1 + 1e-12)
+    elif isinstance(guarantee, ApproximateDP):
+        assert privacy_loss(noise, precision).delta(guarantee.epsilon) <= guarantee.delta * (
             1 + 1e-5
         )  # its own distance from the truth
     else:
-        assert isinstance(promise, (RenyiDP, ConcentratedDP))
+        assert isinstance(guarantee, (RenyiDP, ConcentratedDP))
         for order in (2, 5, 16):
-            assert renyi_divergence(noise, precision, order) <= promise.renyi(order) * (1 + 1e-9)
+            assert renyi_divergence(noise, precision, order) <= guarantee.renyi(order) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("users", [4, 16, 64])
@@ -251,14 +253,14 @@ def test_sums_of_gaussian_shares_keep_their_guarantee_at_scale_one(users: int) -
     """The exact distribution of the sum, not the one draw that it resembles (CORRECTIONS 11)."""
     protocol = factories.gaussian_paper(users, ApproximateDP(0.5, 1e-6), 1, 0.1)
     assert isinstance(protocol, SecureSum)
-    promise = protocol.guarantee
-    assert isinstance(promise, ApproximateDP)
+    guarantee = protocol.guarantee
+    assert isinstance(guarantee, ApproximateDP)
     total = protocol.share.power(users - 1)
     low, high = (int(end) for end in total.support)
     points = np.arange(low, high + protocol.precision + 1)
     p, q = total.pmf(points - protocol.precision), total.pmf(points)
-    found = float(np.maximum(0.0, p - math.exp(promise.epsilon) * q).sum())
-    assert found <= promise.delta
+    found = float(np.maximum(0.0, p - math.exp(guarantee.epsilon) * q).sum())
+    assert found <= guarantee.delta
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,7 @@ def test_a_guarantee_at_scale_one_fades_with_the_round() -> None:
 
 
 def test_printed_noise_guarantees_what_its_weakest_batch_earns() -> None:
-    """At scale 1 larger batches of Skellam shares earn less: the last one counts."""
+    """At scale 1 larger batches of Skellam shares give less: the last one counts."""
     experiment = built(
         "dist-rdp-se", ArmsProblem.of(arms=5, horizon=5000, scale=1, constants="paper")
     )
@@ -410,8 +412,8 @@ def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
 
 def test_periods_that_square_cost_at_most_four_times() -> None:
     """Periods that double cost ever more; here the third period has just begun."""
-    promise = {"epsilon": 0.9, "delta": 1e-3, "constants": "paper"}
-    asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 2, **promise}
+    guarantee = {"epsilon": 0.9, "delta": 1e-3, "constants": "paper"}
+    asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 2, **guarantee}
     told, free = (
         simulate("vb-sdp-ae", **asked, horizon=4 * 10**6, anytime=anytime)
         for anytime in (False, True)
@@ -496,11 +498,11 @@ def test_a_problem_that_makes_no_sense_is_rejected(
 
 def test_a_simulation_reports_what_it_guarantees_and_to_whom() -> None:
     result = simulate("ldp-se", means=(0.2, 0.8), horizon=500, runs=1)
-    promised = built("ldp-se", ArmsProblem.of(arms=2, horizon=500, binary=True)).guarantee
-    assert promised is not None
-    assert result.guarantee == promised
-    assert result.summary()["guarantee"] == promised.to_dict()
-    assert result.guarantee_text == str(promised)
+    guarantee = built("ldp-se", ArmsProblem.of(arms=2, horizon=500, binary=True)).guarantee
+    assert guarantee is not None
+    assert result.guarantee == guarantee
+    assert result.summary()["guarantee"] == guarantee.to_dict()
+    assert result.guarantee_text == str(guarantee)
     nothing = simulate("ucb1", arms=2, horizon=500, runs=1)
     assert nothing.guarantee is None
     assert nothing.guarantee_text.startswith("none")

@@ -24,7 +24,8 @@ from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP, GaussianLoss
 from tacit.privacy.silos import SilosDP, weakest
-from tacit.protocols.mechanism import Mechanism, Releases, earned_by
+from tacit.protocols.mechanism import Mechanism, Releases
+from tacit.protocols.prefix_guarantees import achieves
 from tacit.rounding import up
 from tacit.simulation import simulate
 
@@ -109,7 +110,7 @@ def test_what_silos_send_adds_up_by_weight_to_what_simulations_draw() -> None:
     sums = ldp_fedlinucb(SMALL).sums
     data = np.random.default_rng(3).uniform(0, 1, (4, sums.size))
     round_ = sums.open(0, {}, {}, None)
-    truth = sums.shape.right[0, 0] * round_.gathered(data)
+    truth = sums.shape.right[0, 0] * round_.weighted_total(data)
     errors = []
     for _ in range(300):
         sent = [sums.encoder(silo=i).randomize(row) for i, row in enumerate(data)]
@@ -126,6 +127,7 @@ def test_what_silos_send_adds_up_by_weight_to_what_simulations_draw() -> None:
         round_.randomize(data[0])
 
 
+@pytest.mark.extended
 def test_strict_silos_no_longer_drown_the_others() -> None:
     """Half strict, half lax: far from all strict, which equal weights are not."""
     size = SIZE | {"horizon": 400, "actions": 20, "runs": 2}
@@ -149,7 +151,7 @@ def test_a_stored_experiment_keeps_every_silos_guarantee_and_noise() -> None:
     data["sums"]["sigma"] = min(data["sums"]["sigmas"])
     with pytest.raises(TacitError, match="noise was changed"):
         Mechanism.from_dict(data)
-    assert not earned_by(restored.mechanism.sums, weakest([ApproximateDP(0.1, 1e-6)] * 4))
+    assert not achieves(restored.mechanism.sums, weakest([ApproximateDP(0.1, 1e-6)] * 4))
 
 
 @each_row(

@@ -21,24 +21,24 @@ from tacit.environments.population import Population, covering
 from tacit.errors import TacitError
 from tacit.privacy import Guaranteed, KnownPerRound
 from tacit.simulation import Result, Trial, simulate
-from tacit.simulation.study import RunConfig, matched
+from tacit.simulation.study import RunConfig, with_pilot_totals
 from tacit.trust import TrustModel
 
 SMALL: dict[str, Any] = {"dimension": 5, "actions": 60, "horizon": 20_000, "workers": 1}
-PROMISE: dict[str, Any] = {"epsilon": 10.0, "delta": 0.25}  # of the paper's simulations
+GUARANTEE: dict[str, Any] = {"epsilon": 10.0, "delta": 0.25}  # of the paper's simulations
 NAMES = [name for name, entry in algorithms().items() if entry.family == "linear"]
 OPEN = ("dpe", "pe", "dpe-fixed")
 
 
 def small(name: str, **changes: Any) -> Result:
     """A small instance, at the paper's guarantee."""
-    return simulate(lookup(name), **{**options_of(name, **PROMISE), **SMALL, **changes})
+    return simulate(lookup(name), **{**options_of(name, **GUARANTEE), **SMALL, **changes})
 
 
 @cache
 def full(name: str, constants: str = "tight", epsilon: float = 10.0, runs: int = 6) -> Result:
     """The paper's simulation setting."""
-    asked = options_of(name, epsilon=epsilon, delta=PROMISE["delta"])
+    asked = options_of(name, epsilon=epsilon, delta=GUARANTEE["delta"])
     return simulate(lookup(name), constants=constants, runs=runs, workers=1, **asked)
 
 
@@ -84,9 +84,9 @@ def test_pure_privacy_with_laplace_noise(name: str) -> None:
 
 def test_the_papers_setting_says_its_true_guarantee() -> None:
     for name in ("cdp-dpe", "ldp-dpe", "cdp-pe", "ldp-pe"):
-        promise = small(name, runs=1, constants="paper").guarantee_text
-        assert promise.startswith("(10, 0.7887)-DP")
-        assert "asked for: (10, 0.25)-DP" in promise
+        guarantee = small(name, runs=1, constants="paper").guarantee_text
+        assert guarantee.startswith("(10, 0.7887)-DP")
+        assert "asked for: (10, 0.25)-DP" in guarantee
     loose = small("sdp-dpe", runs=1, constants="paper").runs[0]["guarantee"]
     assert loose["epsilon"] < 1.0  # far stronger than the 10 that was asked for
 
@@ -165,7 +165,7 @@ def test_shuffle_lies_between_central_and_local() -> None:
 @pytest.mark.slow
 def test_the_best_action_is_kept_in_200_runs() -> None:
     for name in ("dpe", "cdp-dpe", "ldp-dpe"):
-        result = simulate(name, runs=200, failure_probability=0.05, **options_of(name, **PROMISE))
+        result = simulate(name, runs=200, failure_probability=0.05, **options_of(name, **GUARANTEE))
         assert 1 - result.mean("best_kept") <= 0.05
 
 
@@ -211,7 +211,7 @@ def test_participants_of_separate_sums_send_one_number_each(name: str) -> None:
 def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
     points = covering(2, 0.15)
     population = Population(points, np.array([0.3, 0.4]), 0.1, 0.1, 1.0)
-    problem = LinearProblem.of(dimension=2, horizon=50_000, **PROMISE)
+    problem = LinearProblem.of(dimension=2, horizon=50_000, **GUARANTEE)
     record = Trial("cdp-dpe", problem, population, checkpoints=(50_000,))(0)
     assert record["final_regret"] / 50_000 < 0.01
     assert population.means.max() >= 0.5 - 0.15 * 0.5
@@ -266,7 +266,7 @@ def test_the_papers_population_is_large_enough_for_its_horizon() -> None:
 
 def test_matching_sends_no_more_than_growing_numbers_do() -> None:
     problem = LinearProblem.of(dimension=5, actions=60, horizon=20_000, constants="paper")
-    found = matched(lookup("dpe-fixed"), problem, RunConfig(runs=2, workers=1))
+    found = with_pilot_totals(lookup("dpe-fixed"), problem, RunConfig(runs=2, workers=1))
     assert found.values()["fixed_clients"] is not None
     fixed, growing = (
         np.mean([Trial(name, asked, checkpoints=(1,))(seed)["reals"] for seed in (0, 1)])

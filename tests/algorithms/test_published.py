@@ -69,6 +69,7 @@ def compare(epsilon: float, horizon: int, runs: int) -> float:
     return float(np.abs(difference.mean(axis=0)[~same] / error[~same]).max(initial=0.0))
 
 
+@pytest.mark.extended
 def test_the_published_setting_agrees_with_the_pseudo_code() -> None:
     """20 instances at T = 6,000: at most 4 standard errors at every checkpoint; seeded."""
     assert compare(1.0, 6000, 20) < 4

@@ -40,13 +40,13 @@ TINY = {"sdp-fedlinucb": {"epsilon": 1e-3, "delta": 1e-4}}  # beyond, nothing is
 
 def small(name: str) -> Problem:
     size = options_of(name, **SMALL[lookup(name).family])
-    return lookup(name).ask({**size, **TINY.get(name, {})})
+    return lookup(name).make_problem({**size, **TINY.get(name, {})})
 
 
 def ready(name: str, seed: int = 5) -> tuple[Experiment, Start]:
     """A small experiment in a world of its own."""
     start = small(name).start(seed, None)
-    return lookup(name).build(small(name).fitted(start.world, seed)), start
+    return lookup(name).build(small(name).for_environment(start.world, seed)), start
 
 
 def test_names_are_as_agreed() -> None:
@@ -103,7 +103,7 @@ def test_options_of_others_are_rejected_by_name(name: str) -> None:
     others = {option for other in algorithms().values() for option in other.options}
     for strange in (others | {"colour"}) - set(entry.options):
         with pytest.raises(TacitError, match=f"{name} has no option --{strange.replace('_', '-')}"):
-            entry.ask({strange: 1})
+            entry.make_problem({strange: 1})
 
 
 @pytest.mark.parametrize("family", SMALL)

@@ -34,7 +34,8 @@ from tacit.errors import TacitError
 from tacit.privacy import ApproximateDP, Arithmetic, GaussianLoss, advanced_composition
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.shuffling import amplified
-from tacit.protocols.mechanism import Releases, earned_by
+from tacit.protocols.mechanism import Releases
+from tacit.protocols.prefix_guarantees import achieves
 from tacit.simulation import simulate
 
 SMALL = SilosProblem.of(silos=20, dimension=3, actions=4, horizon=500, epsilon=1.0, delta=1e-5)
@@ -45,7 +46,7 @@ PRIVATE = sorted(
 )
 
 
-def promised(name: str, problem: SilosProblem) -> ApproximateDP:
+def guarantee_of(name: str, problem: SilosProblem) -> ApproximateDP:
     guarantee = lookup(name).build(problem).guarantee
     assert isinstance(guarantee, ApproximateDP)
     return guarantee
@@ -72,7 +73,7 @@ def test_printed_bits_guarantee_what_is_left_when_a_silo_takes_its_own_off() -> 
 
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
 def test_a_lazy_run_guarantees_the_target_to_a_participant(name: str) -> None:
-    assert 0.97 <= promised(name, SMALL).epsilon <= 1.0
+    assert 0.97 <= guarantee_of(name, SMALL).epsilon <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_run_that_is_not_lazy_headlines_the_participants_number(
     column = math.sqrt(sum((math.comb(2 * m, m) / 4**m) ** 2 for m in range(20)))
     records = 25 * (visits if name == "secagg-fedlinucb" else math.sqrt(visits))
     true = GaussianLoss(sums.sigma, records * math.sqrt(4.5) * column).epsilon(1e-5)
-    guarantee = promised(name, problem)
+    guarantee = guarantee_of(name, problem)
     assert true <= guarantee.epsilon <= 1.07 * true
     assert guarantee.epsilon == pytest.approx(epsilon, rel=5e-3)
     said = experiment.mechanism.text()
@@ -128,7 +129,7 @@ def test_participations_anywhere_get_the_target_together(name: str, times: int) 
     column = float(np.linalg.norm(shape.right, axis=0).max())
     record = math.sqrt(2) * (1 + 0.8**2 / 2) if name == "secagg-fedlinucb" else math.sqrt(4.5)
     true = GaussianLoss(sums.sigma, times * record * column).epsilon(1e-5)
-    assert true <= promised(name, problem).epsilon <= 1.0
+    assert true <= guarantee_of(name, problem).epsilon <= 1.0
     assert true > 0.9
     assert experiment.guarantee is not None
     assert VisitsAtMost(1, times, Spread.ANYWHERE) in experiment.guarantee.assumptions
@@ -145,8 +146,8 @@ def test_participations_and_visits_are_not_said_together() -> None:
 def test_no_guarantee_grows_when_silos_act_on_raw_data(name: str) -> None:
     tiny = {"epsilon": 2e-5, "delta": 1e-4} if name == "sdp-fedlinucb" else {"delta": 0.1}
     problem = SilosProblem.of(**options_of(name, silos=20, horizon=2000, sync=2, **tiny))
-    lazy = promised(name, problem)
-    eager = promised(name, problem.changed(lazy=False))
+    lazy = guarantee_of(name, problem)
+    eager = guarantee_of(name, problem.changed(lazy=False))
     assert eager.epsilon > 1.5 * lazy.epsilon
     assert eager.delta >= lazy.delta * (1 - 1e-9)
 
@@ -180,7 +181,7 @@ def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, fl
     return one, delta0, problem.horizon * one, all_
 
 
-def test_amplification_promises_nothing_where_a_node_fails_more_often_than_its_part() -> None:
+def test_amplification_guarantees_nothing_where_a_node_fails_more_often_than_its_part() -> None:
     """A single record each, and noise so small that the lemma's own δ is beyond its part."""
     problem = SilosProblem.of(silos=10**6 + 1, horizon=1, sync=1, delta=0.01)
     assert nodes(problem) == 1
@@ -276,11 +277,11 @@ def test_a_stored_delta_below_the_truth_is_rejected(name: str) -> None:
     assert isinstance(mechanism, Releases)
     guarantee, sums = mechanism.guarantee, mechanism.sums
     assert isinstance(guarantee, ApproximateDP)
-    assert earned_by(sums, guarantee)
+    assert achieves(sums, guarantee)
     least = sums.loss().delta(guarantee.epsilon) + sums.slack(guarantee.epsilon)
     for part, earned in ((1.0, True), (1 - 1e-9, False)):
         stated = state_arithmetic(replace(guarantee, delta=least * part), guarantee.arithmetic)
-        assert earned_by(sums, stated) is earned
+        assert achieves(sums, stated) is earned
 
 
 def test_an_amplified_delta_below_the_truth_is_rejected() -> None:
@@ -290,7 +291,7 @@ def test_an_amplified_delta_below_the_truth_is_rejected() -> None:
     private = sdp_fedlinucb(problem)
     assert private.guarantee is not None
     said = DerivedBy(Derivation.AMPLIFIED, private.sums.shape.steps)
-    guarantee = private.guarantee.given(said)
-    assert earned_by(private.sums, guarantee)
+    guarantee = private.guarantee.assuming(said)
+    assert achieves(private.sums, guarantee)
     low = replace(guarantee, delta=guarantee.delta * (1 - 1e-9))
-    assert not earned_by(private.sums, state_arithmetic(low, guarantee.arithmetic))
+    assert not achieves(private.sums, state_arithmetic(low, guarantee.arithmetic))

@@ -138,7 +138,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", extended_after(1, ["dist-dp-se", "shuffle-dp-se"]))
-def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_does(
+def test_a_whole_run_leaks_no_more_than_it_guarantees_and_with_half_the_noise_it_does(
     case: str,
 ) -> None:
     name, changes = CASES[case]

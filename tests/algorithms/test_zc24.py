@@ -313,7 +313,7 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
 
 
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
-def test_compose_participationss_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
+def test_compose_participations_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
     once, often = (
         FEDERATED[name](ISSUE),
         FEDERATED[name](ISSUE.changed(visits=3, visits_per_batch=2)),
@@ -326,8 +326,8 @@ def test_compose_participationss_get_the_target_too_at_the_price_of_more_noise(n
         < 0.5
         < replace(once.sums, presence=Presence(3, 2)).guarantee(0.1).epsilon
     )
-    promise = built(name, ISSUE.changed(visits=3, visits_per_batch=2)).mechanism.text()
-    assert "comes in up to 3 batches, up to 2 times in each, to any silos" in promise
+    guarantee = built(name, ISSUE.changed(visits=3, visits_per_batch=2)).mechanism.text()
+    assert "comes in up to 3 batches, up to 2 times in each, to any silos" in guarantee
     with pytest.raises(
         TacitError, match="amplification covers one participation: use secagg-fedlinucb"
     ):
@@ -480,8 +480,8 @@ def test_shuffled_silos_state_what_their_own_noise_earns() -> None:
     remark = DerivedBy(Derivation.AMPLIFIED, experiment_steps(stored))
     for factor in (0.999, 0.2):
         less = state_arithmetic(replace(found, epsilon=factor * found.epsilon), found.arithmetic)
-        for stated in (less, less.given(remark, DishonestAtMost(Scope.SILOS, 1))):
-            with pytest.raises(TacitError, match="do not earn"):
+        for stated in (less, less.assuming(remark, DishonestAtMost(Scope.SILOS, 1))):
+            with pytest.raises(TacitError, match="do not give"):
                 Experiment.from_dict(with_guarantee(stored, stated))
 
 
@@ -510,12 +510,12 @@ def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
     ]
     for change in changes:
         stated = state_arithmetic(replace(found, **change), found.arithmetic)
-        with pytest.raises(TacitError, match="do not earn"):
+        with pytest.raises(TacitError, match="do not give"):
             Experiment.from_dict(with_guarantee(stored, stated))
-    twice = found.given(VisitsAtMost(1, 2))  # amplification covers one participation
+    twice = found.assuming(VisitsAtMost(1, 2))  # amplification covers one participation
     twice = state_arithmetic(replace(twice, participations=2), found.arithmetic)
     stored["mechanism"]["sums"]["presence"]["visits"] = 2
-    with pytest.raises(TacitError, match="do not earn"):
+    with pytest.raises(TacitError, match="do not give"):
         Experiment.from_dict(with_guarantee(stored, twice))
 
 

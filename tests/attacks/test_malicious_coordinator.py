@@ -25,7 +25,7 @@ from tests.attacks.two_server_attacks import (
 from tacit.aggregation import (
     Aggregator,
     AggregatorContext,
-    Refusal,
+    Rejected,
     ReportSlot,
     TwoServerRound,
     TwoServerSession,
@@ -54,11 +54,11 @@ def untouched(size: int) -> bytes:
 SLOT = ReportSlot(0, bytes(16))
 
 
-def refused_by_device(session: TwoServerSession, announcement: bytes) -> str:
+def rejected_by_device(session: TwoServerSession, announcement: bytes) -> str:
     """Why the device does not report; it has drawn no randomness by then."""
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Rejected) as rejection:
         split(session.pinned, announcement, SLOT, [1], untouched)
-    return str(refusal.value)
+    return str(rejection.value)
 
 
 def signed_by_all(session: TwoServerSession, description: TwoServerRound) -> bytes:
@@ -79,12 +79,12 @@ def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
     forged = replace(session.round, servers=(session.round.servers[0], fake))
     data = forged.encode()
     signed = announce(data, [endorse(data, key) for key in (session.rehearsal.keys[0], own)])
-    assert "the helper did not sign" in refused_by_device(session, signed)
+    assert "the helper did not sign" in rejected_by_device(session, signed)
     terms = session.pinned.terms
     helper = Party("helper", "https://helper.example", public_key(own))
     other = replace(terms, parties=(terms.parties[0], helper))
     signatures = (cosign(other, session.rehearsal.keys[0]), cosign(other, own))
-    with pytest.raises(Refusal, match="must be the pinned key"):
+    with pytest.raises(Rejected, match="must be the pinned key"):
         Pinned(other, signatures, session.pinned.keys)
 
 
@@ -104,8 +104,8 @@ def test_a_weaker_round_is_rejected_by_devices_and_not_signed_by_the_helper(
 ) -> None:
     session = opened_session(no_noise, minimum=2)
     weaker = replace(session.round, identity=new_identity(), **changes)
-    assert words in refused_by_device(session, signed_by_all(session, weaker))
-    with pytest.raises(Refusal, match=words):
+    assert words in rejected_by_device(session, signed_by_all(session, weaker))
+    with pytest.raises(Rejected, match=words):
         session.party(1).endorse(weaker.encode())
 
 
@@ -118,8 +118,8 @@ def test_another_binding_is_rejected_by_devices_and_not_signed_by_the_helper(
     session = opened_session(no_noise)
     binding = replace(session.round.binding, **changes)  # type: ignore[arg-type]
     other = replace(session.round, binding=binding, assigned_until=0, identity=new_identity())
-    refused_by_device(session, signed_by_all(session, other))
-    with pytest.raises(Refusal):
+    rejected_by_device(session, signed_by_all(session, other))
+    with pytest.raises(Rejected):
         session.party(1).endorse(other.encode())
 
 
@@ -136,8 +136,8 @@ def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
     binding = replace(session.round.binding, terms=asked.digest)
     twin = replace(session.round, binding=binding)
     announcement = signed_by_all(session, twin)
-    assert "terms of the round" in refused_by_device(session, announcement)
-    with pytest.raises(Refusal, match="one description per round"):
+    assert "terms of the round" in rejected_by_device(session, announcement)
+    with pytest.raises(Rejected, match="one description per round"):
         AggregatorContext(told, 1, keys[1], session.records[1]).endorse(twin.encode())
     place = session.server(0).slot(0)
     for role, half in enumerate(split(told, announcement, place, [1])):
@@ -149,7 +149,7 @@ def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
 def test_one_signature_on_two_descriptions_of_a_round_is_never_given() -> None:
     session = opened_session(no_noise)
     for changes in ({"slots": 5}, {"grace": 7}, {"modulus": 1009}, {"minimum": 2}):
-        with pytest.raises(Refusal, match="one description per round"):
+        with pytest.raises(Rejected, match="one description per round"):
             session.party(1).endorse(replace(session.round, **changes).encode())  # type: ignore[arg-type]
 
 
@@ -185,16 +185,16 @@ class Victim:
 
     def list_to(self, helper: Aggregator, tags: list[bytes], now: int) -> None:
         """A list of the coordinator's choice, and all that the helper answers."""
-        with suppress(Refusal):
+        with suppress(Rejected):
             helper.take(forged_list(self.session, 0, tags), now)
         self.ask(helper, now)
 
     def ask(self, helper: Aggregator, now: int) -> None:
-        with suppress(Refusal):
+        with suppress(Rejected):
             for address, message in helper.close(now).items():
                 if address == self.session.round.collector:
                     self.heard.append(self.session.collector()._content(1, message))
-        with suppress(Refusal):
+        with suppress(Rejected):
             self.heard.append(helper.outcome()[:22])
 
 

@@ -21,7 +21,7 @@ from tacit.aggregation import (
     MaskingServer,
     MaskingSession,
     Neighbourhood,
-    Refusal,
+    Rejected,
     RoundOutcome,
     ServerKeys,
     ShuffleRole,
@@ -95,7 +95,7 @@ def test_a_weaker_round_is_rejected_before_any_randomness_is_drawn(
     change: dict[str, Any], reason: str
 ) -> None:
     terms, announced = thousand()
-    with pytest.raises(Refusal, match=reason):
+    with pytest.raises(Rejected, match=reason):
         offered(terms, replace(announced, **change))
 
 
@@ -114,7 +114,7 @@ def test_another_experiment_question_or_window_is_rejected(
 ) -> None:
     terms, announced = thousand()
     binding: Binding = replace(announced.binding, **change)
-    with pytest.raises(Refusal, match=reason):
+    with pytest.raises(Rejected, match=reason):
         offered(terms, replace(announced, binding=binding))
 
 
@@ -122,7 +122,7 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
     terms, announced = thousand()
     signature = endorse_offer(terms.pinned, announced, terms.keys[0])
     assert announced.encode() + signature == terms.announced(announced.encode())
-    with pytest.raises(Refusal, match="minimum batch size of 900"):
+    with pytest.raises(Rejected, match="minimum batch size of 900"):
         endorse_offer(terms.pinned, replace(announced, minimum=899), terms.keys[0])
     with pytest.raises(TacitError, match="must be the long-term key of a party"):
         endorse_offer(terms.pinned, announced, Ed25519PrivateKey.generate())
@@ -135,7 +135,7 @@ def test_a_server_signs_no_round_of_too_few_bits() -> None:
     weaker = replace(announced, neighbourhood=Neighbourhood(52, 28), identity=new_identity())
     weaker = replace(weaker, server=prepare_server(store, weaker.identity))
     assert MaskingServer(announced, store).endorse(terms.pinned, terms.keys[0])
-    with pytest.raises(Refusal, match=r"38\.4 bits"):
+    with pytest.raises(Rejected, match=r"38\.4 bits"):
         MaskingServer(weaker, store).endorse(terms.pinned, terms.keys[0])
 
 
@@ -151,13 +151,13 @@ def test_a_round_of_another_format_is_rejected_with_what_to_do() -> None:
     description = bytearray(announced.encode())
     assert description[HEADER_SIZE] == FORMAT
     description[HEADER_SIZE] -= 1
-    with pytest.raises(Refusal, match="Update the older side"):
+    with pytest.raises(Rejected, match="Update the older side"):
         MaskingRound.decode(bytes(description))
 
 
 def test_a_threshold_for_the_weaker_claim_is_rejected_under_the_stronger() -> None:
     terms, announced = thousand("two-fates")
-    with pytest.raises(Refusal, match=r"0.0 bits \(two-fates"):
+    with pytest.raises(Rejected, match=r"0.0 bits \(two-fates"):
         offered(terms, announced)
     strong = replace(announced, neighbourhood=Neighbourhood(115, 79))
     with pytest.raises(AssertionError, match="random bytes were drawn"):
@@ -167,7 +167,7 @@ def test_a_threshold_for_the_weaker_claim_is_rejected_under_the_stronger() -> No
 def test_a_low_minimum_does_not_pass_with_a_threshold_made_for_a_high_one() -> None:
     terms, announced = thousand(minimum=400)
     lazy = replace(announced, neighbourhood=neighbourhood(1000, 900))
-    with pytest.raises(Refusal, match="at least 40 bits"):
+    with pytest.raises(Rejected, match="at least 40 bits"):
         offered(terms, lazy)
 
 
@@ -181,7 +181,7 @@ def test_a_round_that_the_pinned_party_did_not_sign_is_rejected() -> None:
         terms.announced(description)[:-1] + b"\xff",
         terms.announced(replace(announced, minimum=901).encode())[:-64] + forged,
     ):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             MaskingClient(terms.pinned, message, source=untouched)
 
 
@@ -192,19 +192,19 @@ def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None
     shuffling, _ = session.rehearsal.keys
     own_signature = endorse(own, shuffling)
     for signatures in ([own_signature], [own_signature] * 2, [own_signature, bytes(64)]):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             wrap(session.pinned, announce(own, signatures), [b"x"], source=untouched)
     weaker = session.rehearsal.announced(replace(session.round, minimum=1).encode())
-    with pytest.raises(Refusal, match="minimum batch size of 3"):
+    with pytest.raises(Rejected, match="minimum batch size of 3"):
         wrap(session.pinned, weaker, [b"x"], source=untouched)
 
 
 def test_a_party_signs_one_description_per_round() -> None:
     session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 3)
-    with pytest.raises(Refusal, match="a round has one description"):
+    with pytest.raises(Rejected, match="a round has one description"):
         MaskingServer(replace(session.server.round, modulus=101), session.store)
     for party in (type(mixing.shuffler), type(mixing.analyzer)):
-        with pytest.raises(Refusal, match="a round has one description"):
+        with pytest.raises(Rejected, match="a round has one description"):
             party(replace(mixing.round, size=2), mixing.store)
 
 
@@ -218,12 +218,12 @@ def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> 
     for party in (session.server, mixing.analyzer):
         party.abort()
     weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, slots=9)
-    with pytest.raises(Refusal, match="a round has one description"):
+    with pytest.raises(Rejected, match="a round has one description"):
         MaskingServer(weaker, session.store)
     said = masking_outcome(weaker, session.store, session.rehearsal.keys[0])
     assert read_outcome(session.pinned, weaker, said) == (0, RoundOutcome.UNKNOWN)
     for number, role in enumerate(ShuffleRole):
-        with pytest.raises(Refusal, match="a round has one description"):
+        with pytest.raises(Rejected, match="a round has one description"):
             type((mixing.shuffler, mixing.analyzer)[number])(other, mixing.store)
         said = shuffler_outcome(other, mixing.store, role, mixing.rehearsal.keys[number])
         assert read_outcome(mixing.pinned, other, said) == (number, RoundOutcome.UNKNOWN)
@@ -255,9 +255,9 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
         copy = MaskingServer.restore(before, session.store)
         for message in held:
             copy.take(message)
-        with pytest.raises(Refusal, match="server lacks"):
+        with pytest.raises(Rejected, match="server lacks"):
             copy.close(MaskingStage.MASKING)
-    with pytest.raises(Refusal, match="too late"):
+    with pytest.raises(Rejected, match="too late"):
         copy.take(masked[5])
     copy.take(masked[4])
     assert copy.close(MaskingStage.MASKING) == requests
@@ -269,7 +269,7 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
 def test_a_server_without_its_record_says_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     carried_to(MaskingStage.MASKING, session)
-    with pytest.raises(Refusal, match="is unknown"):
+    with pytest.raises(Rejected, match="is unknown"):
         MaskingServer.restore(session.server.save(), MemoryRecords())
 
 
@@ -286,6 +286,6 @@ def test_a_shuffler_made_anew_for_a_round_hands_on_the_first_batch_only() -> Non
     ]
     for make in remade:
         shuffler = make()
-        with pytest.raises(Refusal, match="over"):
+        with pytest.raises(Rejected, match="over"):
             shuffler.take(session.wrap([b"d"]))
         assert shuffler.close() == first

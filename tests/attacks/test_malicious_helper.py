@@ -17,7 +17,7 @@ from tests.attacks.two_server_attacks import (
     worst_loss,
 )
 
-from tacit.aggregation import Refusal, RoundOutcome, SumView, TwoServerSession, aborted_by_both
+from tacit.aggregation import Rejected, RoundOutcome, SumView, TwoServerSession, aborted_by_both
 from tacit.aggregation.two_servers import DIGEST_SIZE, report_tag, word_digest
 
 Draw = Callable[[Fraction], int]
@@ -47,7 +47,7 @@ def observed(
     for listed in wanted(tags):
         session.tables[0] = dict(table)
         server = session.server(0)
-        with suppress(Refusal):
+        with suppress(Rejected):
             server.take(forged_list(session, 1, listed), late)
         for address, message in server.close(late).items():
             if address == session.round.collector:
@@ -98,7 +98,7 @@ def test_it_cannot_take_an_answer_back_or_give_two() -> None:
     other = two_reports()
     other.finish()
     wrong = other.server(1).close(other.now)[other.round.collector]
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         session.collector().take(wrong)
     assert session.collector().view() == SumView((3,), 2)
 
@@ -111,14 +111,14 @@ def test_its_rejection_alone_refunds_nothing() -> None:
     listing = servers[1].close(late)[servers[1].peer]
     servers[0].take(listing, late)
     servers[0].close(late)
-    refusal = servers[1].close(late + session.round.grace)[session.round.collector]
-    assert refusal[21] == RoundOutcome.ABORTED
+    rejection = servers[1].close(late + session.round.grace)[session.round.collector]
+    assert rejection[21] == RoundOutcome.ABORTED
     outcomes = [servers[0].outcome(), servers[1].outcome()]
     assert not aborted_by_both(session.pinned, session.announcement, outcomes)
     session.collector().take(servers[0].close(late)[session.round.collector])
-    session.collector().take(refusal)
+    session.collector().take(rejection)
     session.collector().close()
-    with pytest.raises(Refusal, match="server 1 aborted"):
+    with pytest.raises(Rejected, match="server 1 aborted"):
         session.collector().view()
 
 
@@ -128,5 +128,5 @@ def test_tokens_that_it_makes_fill_no_place_but_those_of_the_round() -> None:
     assert secrets(session, 1).keys.public() == session.round.servers[1]
     honest = session.split(0, [1])
     session.server(0).take(honest[0], session.now)
-    with pytest.raises(Refusal, match="another report share"):
+    with pytest.raises(Rejected, match="another report share"):
         session.server(0).take(session.split(0, [2])[0], session.now)

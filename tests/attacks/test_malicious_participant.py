@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from tacit.aggregation import Refusal, RoundOutcome, SumView, TwoServerSession
+from tacit.aggregation import Rejected, RoundOutcome, SumView, TwoServerSession
 
 
 def test_lone_shares_never_crowd_out_honest_reports() -> None:
@@ -35,7 +35,7 @@ def test_without_a_token_nothing_is_taken() -> None:
     session = TwoServerSession(5, 1, 1009)
     half = session.split(0, [1])[1]
     for _ in range(50):
-        with pytest.raises(Refusal, match="was not assigned"):
+        with pytest.raises(Rejected, match="was not assigned"):
             session.server(1).take(half[:25] + os.urandom(len(half) - 25), session.now)
     assert session.tables[1] == {}
 
@@ -56,9 +56,9 @@ def test_a_token_is_worth_one_place_at_each_server() -> None:
     session = TwoServerSession(4, 1, 1009)
     for _ in range(5):
         for role, half in enumerate(session.split(0, [9])):
-            with suppress(Refusal):
+            with suppress(Rejected):
                 session.server(role).take(half, session.now)
-    with pytest.raises(Refusal):  # the shares that were first are of one report, or of none
+    with pytest.raises(Rejected):  # the shares that were first are of one report, or of none
         session.server(0).close(session.now)
     assert session.finish().reports == 1
 
@@ -77,7 +77,7 @@ def test_too_few_honest_reports_are_a_rejection_signed_by_both() -> None:
     session = TwoServerSession(4, 2, 1009)
     for role, half in enumerate(session.split(0, [3])):
         session.server(role).take(half, session.now)
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         session.finish()
     for role in (0, 1):
         assert session.server(role).outcome()[21] == RoundOutcome.ABORTED

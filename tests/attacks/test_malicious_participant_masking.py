@@ -27,7 +27,7 @@ from tacit.aggregation import (
     MaskingServer,
     MaskingSession,
     Neighbourhood,
-    Refusal,
+    Rejected,
     ShufflerSession,
     SumView,
 )
@@ -47,7 +47,7 @@ def test_a_client_that_joins_again_or_with_anothers_address_takes_no_second_slot
     session.server.take(second.join())
     stolen = first._channel.encrypt(first.join()[:52], second._masking_public + bytes(32))
     for message in (stolen, first.join()[:20] + second.address + first.join()[52:]):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             session.server.take(message)
     assert "clients=2" in repr(session.server)
 
@@ -57,7 +57,7 @@ def test_a_late_client_does_not_get_into_a_stage_that_is_over() -> None:
     late = session.clients[3]
     join = late.join()
     session.join(without=[3])
-    with pytest.raises(Refusal, match="the stage sharing"):
+    with pytest.raises(Rejected, match="the stage sharing"):
         session.server.take(join)
     for stage in (session.share, session.mask, session.reveal):
         stage()
@@ -72,7 +72,7 @@ def test_a_copy_that_took_others_than_were_decided_on_catches_up() -> None:
     for client in (*session.clients[:2], session.client()):
         second.take(client.join())
     sent = first.close()
-    with pytest.raises(Refusal, match="server lacks 1 messages"):
+    with pytest.raises(Rejected, match="server lacks 1 messages"):
         second.close()
     second.take(session.clients[2].join())
     second.close()
@@ -90,9 +90,9 @@ def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> 
         first.take(masked)
         second.take(masked if place else other)
     sent = first.close()
-    with pytest.raises(Refusal, match="server lacks 1 messages"):
+    with pytest.raises(Rejected, match="server lacks 1 messages"):
         second.close()
-    with pytest.raises(Refusal, match="too late"):
+    with pytest.raises(Rejected, match="too late"):
         second.take(other)
     second.take(session.clients[0].mask(session.outgoing[session.clients[0].address], [0]))
     second.close()
@@ -105,9 +105,11 @@ def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> N
     """
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 100, Neighbourhood(3, 3)))
     for _ in range(2):
-        with pytest.raises(Refusal, match=r"of client . is 2: must be.* Blamed: client 0 revealed"):
+        with pytest.raises(
+            Rejected, match=r"of client . is 2: must be.* Blamed: client 0 revealed"
+        ):
             play(session, {0: WrongShare()})
-    with pytest.raises(Refusal, match="there is no sum"):
+    with pytest.raises(Rejected, match="there is no sum"):
         session.server.view()
 
 
@@ -115,13 +117,13 @@ def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> N
 def test_who_ends_a_round_before_anybody_masks_is_named_too(liar: Liar) -> None:
     """Where nobody can be spared, one that is left out costs the round."""
     session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
-    with pytest.raises(Refusal, match=r"must be at least 8.* Blamed: client 3 "):
+    with pytest.raises(Rejected, match=r"must be at least 8.* Blamed: client 3 "):
         play(session, {3: liar})
 
 
 def test_of_very_many_who_lied_a_rejection_names_the_first() -> None:
     session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
-    with pytest.raises(Refusal, match=r"And \d+ more\.$"):
+    with pytest.raises(Rejected, match=r"And \d+ more\.$"):
         play(session, {place: Garbage() for place in range(8)})
 
 
@@ -133,11 +135,11 @@ def test_an_accusation_says_everything_once() -> None:
         step()
     accuser = session.clients[5]
     accused = accuser.accuse(session.outgoing[accuser.address])
-    with pytest.raises(Refusal, match="did not complain about"):
+    with pytest.raises(Rejected, match="did not complain about"):
         session.server.take(reworded(session, accuser, accused, lambda said: 1000 * said))
     liar = session.server._by_address[session.clients[3].address].number
     other = ((liar + 1) % 8).to_bytes(4, "big")
-    with pytest.raises(Refusal, match="did not complain about"):
+    with pytest.raises(Rejected, match="did not complain about"):
         session.server.take(reworded(session, accuser, accused, lambda said: other + said[4:]))
     session.server.take(accused)
 
@@ -196,7 +198,7 @@ def test_liars_who_know_the_graph_choose_whom_it_loses_and_may_cut_it(lying: boo
     for client in session.clients:
         if client.address in session.outgoing:
             session.server.take(client.reveal(session.outgoing[client.address]))
-    registry.complete()
+    registry.reconstruct_seeds()
     known = [
         (number > liar, seed)
         for liar in (4, 10)
@@ -233,7 +235,7 @@ def test_nonsense_for_the_shuffler_does_not_crowd_out_honest_reports() -> None:
     session = ShufflerSession(3, 3)
     for _ in range(60):
         wrapped = session.wrap([b"x"])
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             session.shuffler.take(wrapped[:20] + os.urandom(len(wrapped) - 20))
     for message in (b"a", b"b", b"c"):
         session.shuffler.take(session.wrap([message]))
@@ -263,5 +265,5 @@ def test_nonsense_inside_a_wrap_counts_for_nothing(honest: int, opens: bool) -> 
         view = session.analyzer.view()
         assert (len(view.messages), view.spoilt) == (3, 1)
     else:
-        with pytest.raises(Refusal, match=r"valid messages .* is 2: must be at least 3"):
+        with pytest.raises(Rejected, match=r"valid messages .* is 2: must be at least 3"):
             session.analyzer.close()

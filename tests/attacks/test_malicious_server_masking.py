@@ -22,7 +22,7 @@ from tests.aggregation.malicious_clients import (
 )
 from tests.aggregation.test_masking_trust import K, N, T, forge, inbox_entries, request
 
-from tacit.aggregation import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Refusal
+from tacit.aggregation import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Rejected
 from tacit.aggregation.agreement import new_key, public_bytes
 from tacit.aggregation.masking import (
     ACCUSED_ENTRY,
@@ -129,7 +129,7 @@ def told(session: MaskingSession, ask: bytes) -> bytes | None:
     """What the victim answers, as the server reads it; None if it rejects."""
     try:
         answer = session.clients[VICTIM].reveal(ask)
-    except Refusal:
+    except Rejected:
         return None
     return session.server._clients[VICTIM].channel.decrypt(answer[:52], answer[52:])
 
@@ -181,10 +181,10 @@ def test_after_an_agreement_nothing_is_revealed_for_other_survivors() -> None:
     victim = session.clients[VICTIM]
     victim.agree({client.address for client in session.clients} - {session.clients[gone].address})
     for lie in (left(session, [stayed[0]]), left(session, [gone, stayed[0]]), left(session, [])):
-        with pytest.raises(Refusal, match="has another fate than in the agreed survivors"):
+        with pytest.raises(Rejected, match="has another fate than in the agreed survivors"):
             victim.reveal(lie)
     for remaining, leaving in ((NEIGHBOURS, []), ([gone, *stayed[1:]], [stayed[0]])):
-        with pytest.raises(Refusal, match="has another fate than in the agreed survivors"):
+        with pytest.raises(Rejected, match="has another fate than in the agreed survivors"):
             victim.reveal(request(session, VICTIM, remaining, leaving))
     assert told(session, left(session, [gone])) is not None
 
@@ -317,10 +317,10 @@ def test_altering_parcels_makes_no_receiver_reveal_a_key() -> None:
         session, altered = checked_session(spoil)
         victim = session.clients[VICTIM]
         for shown in (evidence(session), evidence(session, altered)):
-            with pytest.raises(Refusal, match="no sender signed invalid"):
+            with pytest.raises(Rejected, match="no sender signed invalid"):
                 victim.accuse(shown)
         assert victim.mask(evidence(session), [1]), "the pair is left out, and the device goes on"
-        with pytest.raises(Refusal, match="it reveals no key"):
+        with pytest.raises(Rejected, match="it reveals no key"):
             victim.accuse(evidence(session))
 
 
@@ -338,7 +338,7 @@ def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() 
         inbox = b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
         victim.check(forge(session, VICTIM, Kind.INBOX, inbox))
         assert list(victim._spoilt) == [1]
-        with pytest.raises(Refusal, match="no key is revealed"):
+        with pytest.raises(Rejected, match="no key is revealed"):
             victim.accuse(evidence(session))
         assert victim.mask(evidence(session), [1]), "the pair is left out, and the device goes on"
 
@@ -406,7 +406,7 @@ def test_an_accuser_shows_one_key_and_masks_nothing() -> None:
     assert number == 1
     kept = {name: value for name, value in vars(session.clients[VICTIM]).items() if value}
     assert not {"_key", "_masking_key", "_signing_key", "_seed", "_held"} & kept.keys()
-    with pytest.raises(Refusal, match="masks nothing"):
+    with pytest.raises(Rejected, match="masks nothing"):
         session.clients[VICTIM].mask(evidence_of(session), [1])
 
 
@@ -458,7 +458,7 @@ class Interrogation:
         early, late = [self.ask_for_pairs, self.ask_for_keys], [self.ask_for_seeds] * 5
         try:
             self.rng.choice([*early, *early, self.ask_for_shares, *late])()
-        except Refusal:
+        except Rejected:
             return
 
     def read(self, answer: bytes) -> bytes:

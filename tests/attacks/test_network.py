@@ -10,7 +10,7 @@ from itertools import permutations
 
 import pytest
 
-from tacit.aggregation import OwnNoise, Refusal, SumView, TwoServerSession
+from tacit.aggregation import OwnNoise, Rejected, SumView, TwoServerSession
 
 
 def started(places: int = 3) -> tuple[TwoServerSession, list[tuple[bytes, bytes]]]:
@@ -61,11 +61,11 @@ def test_lists_and_partial_sums_of_another_round_or_direction_are_rejected() -> 
     listing = other.server(0).close(late)[other.server(0).peer]
     own = session.server(0).close(late)[session.server(0).peer]
     for wrong in (listing, own[:20] + listing[20:], own[:20] + b"\x01" + own[21:]):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             session.server(1).take(wrong, late)
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         session.server(0).take(own, late)
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         session.collector().take(own)
 
 
@@ -74,9 +74,9 @@ def test_premature_closes_by_anybody_destroy_nothing() -> None:
     for report in shares[:2]:
         for role in (0, 1):
             session.server(role).take(report[role], session.now)
-            with pytest.raises(Refusal, match="stays open"):
+            with pytest.raises(Rejected, match="stays open"):
                 session.server(role).close(session.now)
-            with suppress(Refusal):
+            with suppress(Rejected):
                 session.collector().close()
     late = session.round.binding.closes
     first = session.server(0)
@@ -84,7 +84,7 @@ def test_premature_closes_by_anybody_destroy_nothing() -> None:
     for _ in range(3):
         first.close(late)
         session.collector().take(session.server(1).close(late)[session.round.collector])
-        with pytest.raises(Refusal, match="number of answers is 1"):
+        with pytest.raises(Rejected, match="number of answers is 1"):
             session.collector().close()
     assert session.finish() == SumView((3,), 2)
 

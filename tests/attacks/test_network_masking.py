@@ -16,7 +16,7 @@ from tacit.aggregation import (
     MaskingPlan,
     MaskingSession,
     Neighbourhood,
-    Refusal,
+    Rejected,
     RoundOutcome,
     ShuffleRole,
     ShufflerSession,
@@ -58,7 +58,7 @@ def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
             server.take(message)
         for early in (MaskingStage.MASKING, MaskingStage.REVEALING):
             if stage in (MaskingStage.JOINING, MaskingStage.SHARING):
-                with pytest.raises(Refusal, match=r"is not over|must be at least"):
+                with pytest.raises(Rejected, match=r"is not over|must be at least"):
                     server.close(early)
         session.outgoing = server.close(stage)
         for _ in range(2):
@@ -70,7 +70,7 @@ def test_a_second_close_right_after_the_first_destroys_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     for stage in (session.join, session.share, session.check, session.mask):
         stage()
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             session.server.close()
     session.reveal()
     assert session.server.close() == {}
@@ -95,11 +95,11 @@ def test_a_close_while_too_few_have_shares_of_somebody_destroys_nothing() -> Non
     ):
         asked, answers = session.outgoing, []
         for client in session.clients[::-1]:
-            with suppress(Refusal, KeyError):
+            with suppress(Rejected, KeyError):
                 answers.append(step(client, asked[client.address]))
         for message in answers[: enough - 1]:
             session.server.take(message)
-        with pytest.raises(Refusal, match=early):
+        with pytest.raises(Rejected, match=early):
             session.server.close()
         for message in answers[enough - 1 :]:
             session.server.take(message)
@@ -111,15 +111,15 @@ def test_a_close_while_too_few_have_shares_of_somebody_destroys_nothing() -> Non
 def test_messages_of_one_round_are_worth_nothing_in_another() -> None:
     here, there = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     mixed, other = (ShufflerSession(4, 3) for _ in range(2))
-    with pytest.raises(Refusal, match="another round"):
+    with pytest.raises(Rejected, match="another round"):
         here.server.take(there.clients[0].join())
-    with pytest.raises(Refusal, match="another round"):
+    with pytest.raises(Rejected, match="another round"):
         mixed.shuffler.take(other.wrap([b"x"]))
     join = there.clients[0].join()
-    with pytest.raises(Refusal, match="not authentic"):
+    with pytest.raises(Rejected, match="not authentic"):
         here.server.take(join[:4] + here.server.round.identity + join[20:])
     wrapped = other.wrap([b"x"])
-    with pytest.raises(Refusal, match="cannot be decrypted"):
+    with pytest.raises(Rejected, match="cannot be decrypted"):
         mixed.shuffler.take(wrapped[:4] + mixed.round.identity + wrapped[20:])
 
 
@@ -142,7 +142,7 @@ def test_reports_that_arrive_at_once_and_twice_are_shuffled_once() -> None:
 def answered(client: MaskingClient, asked: bytes) -> bytes | None:
     try:
         return client.reveal(asked)
-    except Refusal:
+    except Rejected:
         return None
 
 
@@ -160,24 +160,24 @@ def test_a_device_that_is_asked_two_things_at_once_answers_one() -> None:
 
 def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
     """Aggregate, rejected or unknown; what is unknown is not signed."""
-    released, refused = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
-    with pytest.raises(Refusal, match="not over yet"):
+    released, rejected = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
+    with pytest.raises(Rejected, match="not over yet"):
         masking_outcome(released.server.round, released.store, released.rehearsal.keys[0])
     for stage in (
         released.join,
         released.share,
         released.mask,
         released.reveal,
-        refused.server.abort,
+        rejected.server.abort,
     ):
         stage()
-    for session, said in ((released, RoundOutcome.RELEASED), (refused, RoundOutcome.ABORTED)):
+    for session, said in ((released, RoundOutcome.RELEASED), (rejected, RoundOutcome.ABORTED)):
         asked = (session.server.round, session.store, session.rehearsal.keys[0])
         answer = masking_outcome(*asked)
         assert masking_outcome(*asked) == answer
         assert read_outcome(session.pinned, asked[0], answer) == (0, said)
         other = answer[:21] + bytes((3 - said,)) + answer[22:]
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             read_outcome(session.pinned, asked[0], other)
         nothing = masking_outcome(asked[0], MemoryRecords(), asked[2])
         assert read_outcome(session.pinned, asked[0], nothing) == (0, RoundOutcome.UNKNOWN)

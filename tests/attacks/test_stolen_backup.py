@@ -16,7 +16,7 @@ from tacit.aggregation import (
     AggregatorContext,
     HpkeSuite,
     OwnNoise,
-    Refusal,
+    Rejected,
     RoundOutcome,
     SumView,
     TwoServerSession,
@@ -109,7 +109,7 @@ def test_a_helper_restored_without_its_records_says_unknown_and_signs_nothing() 
     session = session_with_reports()
     session.records = (session.records[0], MemoryRecords(), session.records[2])
     server = session.server(1)
-    with pytest.raises(Refusal, match="no statement about it"):
+    with pytest.raises(Rejected, match="no statement about it"):
         server.close(session.round.binding.closes)
     assert server.outcome()[20:] == bytes((1, RoundOutcome.UNKNOWN))
 

@@ -17,7 +17,7 @@ from tacit.aggregation import (
     MaskingServer,
     MaskingSession,
     Neighbourhood,
-    Refusal,
+    Rejected,
     Shuffler,
     ShufflerSession,
 )
@@ -46,9 +46,9 @@ def test_backups_of_a_masking_server_hold_no_key_and_open_nothing_after_the_roun
         restored = MaskingServer.restore(backup, session.store)
         assert restored.view() == session.server.view()
         assert "_key" not in restored.__dict__
-        with pytest.raises(Refusal, match=r"over \(released\)"):
+        with pytest.raises(Rejected, match=r"over \(released\)"):
             restored.take(session.clients[0].join())
-        with pytest.raises(Refusal, match="is unknown"):
+        with pytest.raises(Rejected, match="is unknown"):
             MaskingServer.restore(backup, MemoryRecords())
 
 
@@ -60,7 +60,7 @@ def test_a_rejected_round_is_rejected_in_every_backup_and_its_key_is_gone() -> N
     assert key not in b"".join(session.store._records.values())
     for backup in (before, session.server.save()):
         restored = MaskingServer.restore(backup, session.store)
-        with pytest.raises(Refusal, match=r"over \(aborted\)"):
+        with pytest.raises(Rejected, match=r"over \(aborted\)"):
             restored.close()
 
 
@@ -80,7 +80,7 @@ def test_a_backup_of_a_shuffler_is_noise_and_does_not_tell_who_came_first() -> N
     shuffler.close()
     restored = Shuffler.restore(backup, session.store)
     assert not restored._taken
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         Shuffler.restore(backup, MemoryRecords())
 
 

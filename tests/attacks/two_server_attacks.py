@@ -78,7 +78,7 @@ def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
 
 def forged_list(session: TwoServerSession, role: int, tags: list[bytes]) -> bytes:
     """A list of any tags, from a lying server to the other."""
-    lines = (session.round.line(0), session.round.line(1))
+    lines = (session.round.channel_key(0), session.round.channel_key(1))
     line = secrets(session, role).keys.line
     channel = Channel(line, *lines, session.round.context, starts=role == 0)
     front = header(Kind.PRESENT, session.round.identity) + bytes((role,))

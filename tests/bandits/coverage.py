@@ -18,7 +18,14 @@ import numpy as np
 from scipy.stats import binom
 
 from tacit.algorithms.registry import lookup
-from tacit.bandits.arm_summaries import Setting, beats, best_option, interval, leading, level_of
+from tacit.bandits.arm_summaries import (
+    SummarySettings,
+    beats,
+    best_option,
+    interval,
+    leading_option,
+    level_of,
+)
 from tacit.bandits.confidence_sequences import STEP, Tally, weight_step
 from tacit.environments import Bernoulli
 from tacit.experiment import Experiment
@@ -47,8 +54,10 @@ class Scenario:
     def experiment(self, seed: int) -> Experiment:
         entry = lookup(self.algorithm)
         asked = {"means": self.means, "epsilon": self.epsilon, "horizon": self.horizon}
-        problem = entry.ask({**asked, "dropout": self.dropout, "control_share": self.share})
-        return entry.build(problem.fitted(Bernoulli(self.means), seed))
+        problem = entry.make_problem(
+            {**asked, "dropout": self.dropout, "control_share": self.share}
+        )
+        return entry.build(problem.for_environment(Bernoulli(self.means), seed))
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ def play(scenario: Scenario, seed: int, widths: bool = True) -> Run:
     rng, experiment = np.random.default_rng([seed, 11]), scenario.experiment(seed)
     means = list(scenario.means)
     errors: list[list[ErrorDistribution]] = [[] for _ in means]
-    setting = Setting(LEVEL, len(means))
+    setting = SummarySettings(LEVEL, len(means))
     held = lifted = True
     erred = False
     while rounds := experiment.propose():
@@ -121,16 +130,18 @@ def play(scenario: Scenario, seed: int, widths: bool = True) -> Run:
 
 
 def against(tally: Tally, mean: float, side: int) -> float:
-    return float(tally.against(np.array([mean]), side)[0])
+    return float(tally.evidence_against(np.array([mean]), side)[0])
 
 
-def covers(tallies: list[Tally], means: list[float], arm: int, setting: Setting) -> bool:
+def covers(tallies: list[Tally], means: list[float], arm: int, setting: SummarySettings) -> bool:
     """Whether the true mean of the option that was just heard of is within its interval."""
     level = level_of(SURE * setting.share(arm) / 2)
     return all(against(tallies[arm], means[arm], side) <= level for side in (1, -1))
 
 
-def covers_lifts(tallies: list[Tally], means: list[float], arm: int, setting: Setting) -> bool:
+def covers_lifts(
+    tallies: list[Tally], means: list[float], arm: int, setting: SummarySettings
+) -> bool:
     """Whether all lifts hold that may have changed: the pair of true means is not refuted."""
     others = range(1, len(means)) if arm == 0 else (arm,)
     return all(
@@ -141,12 +152,12 @@ def covers_lifts(tallies: list[Tally], means: list[float], arm: int, setting: Se
     )
 
 
-def errs(tallies: list[Tally], means: list[float], setting: Setting) -> bool:
+def errs(tallies: list[Tally], means: list[float], setting: SummarySettings) -> bool:
     """Whether the best option is called worse; where several are the best, whether one is named."""
     best, present = means.index(max(means)), range(len(means))
     if means.count(max(means)) > 1:
         return best_option(tallies, present, setting, SURE) is not None
-    leader = leading(tallies, present)
+    leader = leading_option(tallies, present)
     return leader != best and beats(tallies, leader, best, setting, SURE)
 
 
@@ -154,7 +165,7 @@ def relative_width(
     tally: Tally,
     errors: list[ErrorDistribution],
     mean: float,
-    setting: Setting,
+    setting: SummarySettings,
     rng: np.random.Generator,
 ) -> Width:
     """By quantiles of the statistic's error, sampling and noise, drawn anew; for all options

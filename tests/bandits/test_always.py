@@ -16,15 +16,15 @@ from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, p
 from tests.tables import extended_but_every
 
 from tacit.bandits.arm_summaries import (
-    Setting,
-    answers,
+    SummarySettings,
+    anytime_summaries,
     beats,
     best_option,
     interval,
     level_of,
-    lifts,
+    lift_interval,
 )
-from tacit.bandits.confidence_sequences import Tally, evidence_that_larger, is_larger
+from tacit.bandits.confidence_sequences import CELL, Tally, evidence_that_larger, is_larger
 from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution
 from tacit.types import ErrorDistribution, Estimate
 
@@ -66,8 +66,25 @@ def test_the_mixture_of_bits_is_worth_one_on_average(noise: str, mean: float, si
         second = 2 if total > 3 * mean else 1
         for more, likely in outcomes(second, mean, distribution):
             tally = tally_of((total, 3, distribution), (more, second, distribution), horizon=100)
-            expected += chance * likely * math.exp(float(tally.against(truth, side)[0]))
+            expected += chance * likely * math.exp(float(tally.evidence_against(truth, side)[0]))
     assert expected == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize("noise", list(NOISE))
+@pytest.mark.parametrize("mean", [0.0, 0.02, 0.5, 1.0])
+def test_bounds_are_those_of_bisection_to_the_last_bit(noise: str, mean: float, side: int) -> None:
+    for people in ((2,), (50,), (50, 3000), (400, 90, 7000)):
+        tally = tally_of(*((mean * count, count, NOISE[noise]) for count in people))
+        floor = tally.evidence_floor
+        for levels in (np.linspace(floor, 9, 25)[1:], np.array([floor - 1, 0.1, 700.0, math.inf])):
+            low, near = tally._bisected(levels, side), tally._near(levels, side)
+            assert near is not None
+            assert np.array_equal(near, low)
+            end = 0.0 if side > 0 else 1.0
+            rejected = tally.evidence_against(np.full(len(levels), end), side) > levels
+            expected = np.where(rejected, low if side > 0 else low + CELL, end)
+            assert np.array_equal(tally.bounds(levels, side), expected)
 
 
 def test_noise_with_heavy_tails_is_worth_one_on_average_too() -> None:
@@ -75,7 +92,10 @@ def test_noise_with_heavy_tails_is_worth_one_on_average_too() -> None:
     truth, distribution = np.array([0.3]), DiscreteLaplace(3)
     for side in (1, -1):
         found = [
-            math.exp(math.log(chance) + tally_of((total, 2, distribution)).against(truth, side)[0])
+            math.exp(
+                math.log(chance)
+                + tally_of((total, 2, distribution)).evidence_against(truth, side)[0]
+            )
             for total, chance in outcomes(2, 0.3, distribution)
             if chance > 0
         ]
@@ -88,7 +108,7 @@ def test_rewards_other_than_bits_are_worth_less() -> None:
     for total, chance in ((0.0, 0.25), (0.5, 0.5), (1.0, 0.25)):
         for side in expected:
             tally = tally_of((total, 2, None), horizon=100)
-            expected[side] += chance * math.exp(float(tally.against(truth, side)[0]))
+            expected[side] += chance * math.exp(float(tally.evidence_against(truth, side)[0]))
     assert all(0.5 < value < 1 for value in expected.values())
 
 
@@ -112,25 +132,25 @@ def test_an_interval_is_what_is_not_refuted(
     for side, bound in ((1, low), (-1, high)):
         outside = bound - side * 1e-9
         if 0 < outside < 1:
-            assert tally.against(np.array([outside]), side)[0] > level - 1e-6
+            assert tally.evidence_against(np.array([outside]), side)[0] > level - 1e-6
         inside = np.linspace(bound, 1.0 if side > 0 else 0.0, 7)
         if side * (bound - (1 if side > 0 else 0)) < -1e-6:
-            assert np.all(tally.against(inside[1:], side) <= level + 1e-6)
-    assert tally.against(np.linspace(0, 1, 9), 1).min() >= tally.least - 1e-12
+            assert np.all(tally.evidence_against(inside[1:], side) <= level + 1e-6)
+    assert tally.evidence_against(np.linspace(0, 1, 9), 1).min() >= tally.evidence_floor - 1e-12
 
 
 def test_a_comparison_is_the_least_over_a_common_mean() -> None:
     one = tally_of((130.0, 1_000, DiscreteLaplace(10)), (400.0, 3_000, DiscreteLaplace(10)))
     other = tally_of((60.0, 1_000, DiscreteLaplace(10)), (300.0, 3_500, None))
     grid = np.linspace(0, 1, 20_001)
-    brute = float(np.min(one.against(grid, 1) + other.against(grid, -1)))
+    brute = float(np.min(one.evidence_against(grid, 1) + other.evidence_against(grid, -1)))
     assert brute > 5
     assert evidence_that_larger(one, other) == pytest.approx(brute, abs=1e-3)
     assert evidence_that_larger(other, one) <= 0
     assert is_larger(one, other, brute - 0.01)
     assert not is_larger(one, other, brute + 0.01)
     sure, noisy = tally_of((100.0, 200, None)), tally_of((40.0, 2_000, DiscreteLaplace(4)))
-    least = float(np.min(sure.against(grid, 1) + noisy.against(grid, -1)))
+    least = float(np.min(sure.evidence_against(grid, 1) + noisy.evidence_against(grid, -1)))
     assert is_larger(sure, noisy, least - 0.1)
     assert not is_larger(sure, noisy, least + 0.1)  # which a common mean by variances would pass
     assert not is_larger(other, one, 0.1)
@@ -141,10 +161,13 @@ def test_a_lift_holds_every_pair_that_is_not_refuted_and_little_more() -> None:
     control = tally_of((900.0, 9_000, DiscreteLaplace(10)))
     level = level_of(0.05 / 2)
     grid = np.linspace(0.05, 0.2, 1_501)
-    low, high = lifts(one, control, 0.05)
+    low, high = lift_interval(one, control, 0.05)
     assert high is not None
     for side, bound in ((1, low), (-1, high)):
-        joint = one.against(grid, side)[:, None] + control.against(grid, -side)[None, :]
+        joint = (
+            one.evidence_against(grid, side)[:, None]
+            + control.evidence_against(grid, -side)[None, :]
+        )
         ratios = (grid[:, None] / grid[None, :])[joint <= level] - 1
         end = float(ratios.min() if side > 0 else ratios.max())
         assert side * (end - bound) >= -1e-3
@@ -156,24 +179,24 @@ def test_a_lift_holds_every_pair_that_is_not_refuted_and_little_more() -> None:
 
 def test_the_best_is_better_than_every_other_one() -> None:
     """Of three, one is clearly worse; the other two are hardly apart, whichever is ahead."""
-    setting = Setting(0.95, first=3)
+    setting = SummarySettings(0.95, first=3)
     for totals in ((100.0, 901.0, 900.0), (100.0, 900.0, 901.0), (901.0, 100.0, 900.0)):
         tallies = [tally_of((total, 1_000, DiscreteLaplace(2))) for total in totals]
-        assert [row.decision for row in answers(tallies, "abc", setting)] == [
+        assert [row.decision for row in anytime_summaries(tallies, "abc", setting)] == [
             "worse" if total < 900 else "open" for total in totals
         ]
         assert best_option(tallies, range(3), setting, 0.05) is None
     tallies = [tally_of((total, 1_000, DiscreteLaplace(2))) for total in (100.0, 900.0, 500.0)]
-    decisions = [row.decision for row in answers(tallies, "abc", setting)]
+    decisions = [row.decision for row in anytime_summaries(tallies, "abc", setting)]
     assert decisions == ["worse", "best", "worse"]
     assert best_option(tallies, range(3), setting, 0.05) == 1
 
 
 @given(first=st.integers(2, 60), later=st.integers(0, 40))
 def test_failure_probabilities_add_up_to_no_more_than_one(first: int, later: int) -> None:
-    setting = Setting(first=first)
+    setting = SummarySettings(first=first)
     assert sum(map(setting.share, range(first + later))) <= 1 + 1e-12
-    rivals = [setting.rival(0), *map(setting.rival, range(first, first + later))]
+    rivals = [setting.rival_factor(0), *map(setting.rival_factor, range(first, first + later))]
     assert sum(rivals) <= 1 + 1e-12
     assert len({setting.share(k) for k in range(first)}) == 1
 
@@ -182,12 +205,12 @@ def test_too_many_rounds_that_may_be_misread_leave_nothing_certain() -> None:
     tallies = [Tally(10_000, 5_000) for _ in range(2)]
     for tally, rate in zip(tallies, (0.1, 0.9), strict=True):
         tally.add(Estimate(rate * 5_000, ErrorDistribution(5_000, 1, None, misread=1e-4)))
-    rows = answers(tallies, ("a", "b"), Setting(0.95))
+    rows = anytime_summaries(tallies, ("a", "b"), SummarySettings(0.95))
     assert [row.decision for row in rows] == ["worse", "best"]
     assert rows[1].lift == pytest.approx(8)
     for tally in tallies:
         tally.add(Estimate(1.0, ErrorDistribution(1, 1, None, misread=1e-3)))
-    vague = answers(tallies, ("a", "b"), Setting(0.95))
+    vague = anytime_summaries(tallies, ("a", "b"), SummarySettings(0.95))
     assert [(row.low, row.high, row.decision) for row in vague] == [(0.0, 1.0, "unavailable")] * 2
     assert (vague[1].lift_low, vague[1].lift_high) == (-1.0, None)
 
@@ -200,7 +223,7 @@ def test_a_tally_is_written_down_and_read_back() -> None:
     assert json.dumps(copy.to_dict()) == stored
     grid = np.linspace(0, 1, 11)
     for side in (1, -1):
-        assert np.array_equal(copy.against(grid, side), tally.against(grid, side))
+        assert np.array_equal(copy.evidence_against(grid, side), tally.evidence_against(grid, side))
     for each in (tally, copy):
         each.add(Estimate(70.0, ErrorDistribution(2_000, 1, DiscreteLaplace(2))))
     assert copy.to_dict() == tally.to_dict()
@@ -220,7 +243,7 @@ def test_who_stops_at_the_worst_moment_does_not_fool_it() -> None:
             tally.add(Estimate(float(total), ErrorDistribution(people, 1, distribution)))
             ever = ever or abs(float(tally.mean or 0) - 0.05) > 1.96 * tally.spread
             at = np.array([0.05])
-            fooled = fooled or any(tally.against(at, side)[0] > level for side in (1, -1))
+            fooled = fooled or any(tally.evidence_against(at, side)[0] > level for side in (1, -1))
         missed, normal = missed + fooled, normal + ever
     assert missed <= most_failures(150, 0.05)
     assert normal > 30
@@ -282,17 +305,19 @@ def test_intervals_for_one_look_do_not_pass_for_such_as_hold_always(
 
 def test_all_answers_together_fail_as_often_as_is_said_and_each_end_has_its_half() -> None:
     tallies = [tally_of((total, 1000, DiscreteLaplace(2))) for total in (300.0, 350.0, 500.0)]
-    setting = Setting(0.95, first=2)  # the third option came later
+    setting = SummarySettings(0.95, first=2)  # the third option came later
     shares = [setting.share(option) for option in range(1000)]
     assert 0.99 < sum(shares) <= 1
     assert shares[0] == shares[1] > shares[2] > shares[3]
     chance = 0.98 * 0.05  # the rest is for rounds that are misread
-    for row, tally, share in zip(answers(tallies, "abc", setting), tallies, shares, strict=False):
+    for row, tally, share in zip(
+        anytime_summaries(tallies, "abc", setting), tallies, shares, strict=False
+    ):
         level = np.array([math.log(2 / (chance * share))])
         ends = [float(tally.bounds(level, side)[0]) for side in (1, -1)]
         assert [row.low, row.high] == pytest.approx(ends, abs=1e-9)
         if tally is not tallies[0]:
-            lift = lifts(tally, tallies[0], chance * share)
+            lift = lift_interval(tally, tallies[0], chance * share)
             assert (row.lift_low, row.lift_high) == pytest.approx(lift, abs=1e-9)
 
 
@@ -307,7 +332,7 @@ def test_a_decision_is_paid_for_by_the_better_option_and_by_the_one_that_may_be_
     monkeypatch.setattr(
         "tacit.bandits.arm_summaries.is_larger", lambda *given: levels.append(given[2])
     )
-    setting = Setting(first=2, halted=None if halted is None else frozenset(halted))
+    setting = SummarySettings(first=2, halted=None if halted is None else frozenset(halted))
     beats([Tally(100, 50)] * 3, 2, 0, setting, 0.04)
     part = 1 / 2.75  # of an option of the start; the third came later
     assert levels == [pytest.approx(math.log(1 / (0.04 * (0.75 * part / 2) * 2 * part * kept)))]

@@ -54,6 +54,7 @@ def drops(make: Make, distribution: Distribution, runs: int) -> int:
     return dropped
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", CONFIDENT)
 def test_best_arm_is_dropped_no_more_often_than_stated(name: str) -> None:
     make, distribution = CONFIDENT[name]

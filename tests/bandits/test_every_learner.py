@@ -27,7 +27,7 @@ from tacit.bandits.contract import learner_of
 from tacit.bandits.linear.fitted import FittedElimination
 from tacit.environments.silos import Synthetic
 from tacit.errors import TacitError
-from tacit.names import name_of, named
+from tacit.names import name_of, resolve_name
 from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
 MEANS = np.array([0.3, 0.75, 0.5])
@@ -187,7 +187,7 @@ def written(learner: Learner) -> str:
 
 def test_every_learner_has_an_example() -> None:
     assert set(EXAMPLES) == set(LEARNERS)
-    assert all(named(name_of(kind), Learner) is kind for kind in LEARNERS.values())
+    assert all(resolve_name(name_of(kind), Learner) is kind for kind in LEARNERS.values())
 
 
 HORIZONS = {"FederatedLinUCB": 5_000, "PrivateLinUCB": 5_000}  # which are slow

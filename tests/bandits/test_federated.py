@@ -96,7 +96,7 @@ def all_at_once(
         (round_,) = rounds
         actor = policy_of(round_).start(learner.silos)
         while not actor.finished:
-            features = actor.look(environment.contexts(people))
+            features = actor.as_features(environment.contexts(people))
             chosen = actor.choose(features)
             every = environment.mean_rewards(features)
             assert every is not None
@@ -145,7 +145,7 @@ def test_the_environment_plays_a_policy_as_a_loop_by_hand_does(lazy: bool) -> No
     rng, actor, regret = np.random.default_rng(2), policy_of(round_).start(4), []
     for _ in range(6):
         contexts = environment.contexts(rng)
-        chosen = actor.choose(actor.look(contexts))
+        chosen = actor.choose(actor.as_features(contexts))
         means = contexts @ environment.parameter
         got = means[np.arange(4), chosen]
         regret.append(float((means.max(axis=1) - got).sum()))
@@ -168,7 +168,7 @@ def test_rank_one_updates_stay_with_the_matrices_that_they_stand_for() -> None:
     for _ in range(300):
         contexts = rng.standard_normal((3, 5, d))
         contexts /= 1.01 * np.linalg.norm(contexts, axis=2, keepdims=True)
-        actor.choose(actor.look(contexts))
+        actor.choose(actor.as_features(contexts))
         actor.learn(rng.random(3))
     for silo in range(3):
         solved = np.linalg.solve(gram + actor.gram[silo], bias + actor.bias[silo])
@@ -369,7 +369,7 @@ def test_out_of_bounds_contexts_and_rewards_are_rejected_or_clipped_and_counted(
 def test_a_batch_names_the_reward_that_is_out_of_bounds() -> None:
     """Found: it named the first of the batch, whether or not that was the one."""
     actor = policy_of(FederatedLinUCB(3, 2, 4, 2).propose()[0]).start(3)
-    actor.choose(actor.look(np.full((3, 4, 2), 0.5)))
+    actor.choose(actor.as_features(np.full((3, 4, 2), 0.5)))
     with pytest.raises(TacitError, match=r"1 reward\(s\) lie outside \[0, 1\], such as 7"):
         actor.learn(np.array([0.5, 7.0, 0.5]))
 

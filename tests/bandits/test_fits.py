@@ -74,6 +74,7 @@ def test_a_restored_learner_decides_as_the_original_and_uses_up_its_horizon() ->
     assert world.gaps[best] < 0.1
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("alike", [False, True])
 def test_intervals_cover_all_means_however_answers_depend_on_each_other(alike: bool) -> None:
     """100 runs; a failure rate of 5% gives 15 or more misses with a probability of 10^-4."""

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.bandits.coverage import most_failures
 
 from tacit import begin
-from tacit.bandits.arm_summaries import Setting
+from tacit.bandits.arm_summaries import SummarySettings
 from tacit.bandits.confidence_sequences import Tally, evidence_that_larger, is_larger
 from tacit.bandits.guardrail import Guard, Guardrail
-from tacit.environments import Bernoulli, Guarded
+from tacit.environments import Bernoulli, TwoMetrics
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace
@@ -26,7 +26,7 @@ from tacit.types import ErrorDistribution, Estimate, Round
 
 RATES = (0.2, 0.3, 0.4, 0.25, 0.35)
 ERRORS = (0.1, 0.1, 0.4, 0.1, 0.4)
-WORLD = Guarded(Bernoulli(RATES), Bernoulli(ERRORS))
+WORLD = TwoMetrics(Bernoulli(RATES), Bernoulli(ERRORS))
 NOISE = DiscreteLaplace(4)
 
 
@@ -38,7 +38,7 @@ def guarded(
     return begin(name, [f"o{k}" for k in range(arms)], binary=True, horizon=horizon, **given_)
 
 
-def observe(experiment: Experiment, round_: Round, world: Guarded = WORLD) -> None:
+def observe(experiment: Experiment, round_: Round, world: TwoMetrics = WORLD) -> None:
     if not round_.released:
         experiment.skip(round_)
         return
@@ -47,14 +47,14 @@ def observe(experiment: Experiment, round_: Round, world: Guarded = WORLD) -> No
     experiment.observe(round_, protocol.simulate(world.play(round_, protocol, rng).load, rng))
 
 
-def step(experiment: Experiment, world: Guarded = WORLD) -> list[Round]:
+def step(experiment: Experiment, world: TwoMetrics = WORLD) -> list[Round]:
     rounds = experiment.propose()
     for round_ in rounds:
         observe(experiment, round_, world)
     return rounds
 
 
-def finish(experiment: Experiment, world: Guarded = WORLD) -> Experiment:
+def finish(experiment: Experiment, world: TwoMetrics = WORLD) -> Experiment:
     while step(experiment, world):
         pass
     return experiment
@@ -84,7 +84,7 @@ def test_evidence_beyond_a_margin_is_the_least_over_all_pairs_that_keep_it(margi
     """By brute force over a grid of pairs (q, r) with q <= r + margin."""
     one, other = tally(0.5), tally(0.1)
     grid = np.linspace(0, 1, 401)
-    larger, smaller = one.against(grid, 1), other.against(grid, -1)
+    larger, smaller = one.evidence_against(grid, 1), other.evidence_against(grid, -1)
     allowed = grid[:, None] <= grid[None, :] + margin + 1e-12
     least = float(np.where(allowed, larger[:, None] + smaller[None, :], np.inf).min())
     found = evidence_that_larger(one, other, margin=margin)
@@ -241,7 +241,7 @@ def test_options_paused_by_hand_say_so_and_stay_in_the_comparison() -> None:
 def test_the_control_is_never_paused(better: str) -> None:
     """However bad it is, and the others are no worse."""
     errors = (0.9, 0.1, 0.1) if better == "lower" else (0.1, 0.9, 0.9)
-    world = Guarded(Bernoulli(RATES[:3]), Bernoulli(errors))
+    world = TwoMetrics(Bernoulli(RATES[:3]), Bernoulli(errors))
     experiment = finish(guarded(guardrail_better=better), world)
     assert experiment.paused == {}
     assert experiment.estimates()[0].participants > 3_000
@@ -249,7 +249,7 @@ def test_the_control_is_never_paused(better: str) -> None:
 
 @pytest.mark.parametrize(("better", "paused"), [("lower", ["o2"]), ("higher", ["o1"])])
 def test_the_direction_says_what_is_worse(better: str, paused: list[str]) -> None:
-    world = Guarded(Bernoulli(RATES[:3]), Bernoulli((0.4, 0.15, 0.65)))
+    world = TwoMetrics(Bernoulli(RATES[:3]), Bernoulli((0.4, 0.15, 0.65)))
     assert list(finish(guarded(guardrail_better=better), world).paused) == paused
 
 
@@ -322,13 +322,15 @@ def test_shares_of_the_failure_probability_add_up_to_one_at_most() -> None:
         for late in (0, 1, 20):
             options = range(first + late)
             before, after = (
-                Setting(first=first, halted=frozenset()),
-                Setting(first=first, halted=frozenset({0})),
+                SummarySettings(first=first, halted=frozenset()),
+                SummarySettings(first=first, halted=frozenset({0})),
             )
-            kept = max(sum(before.share(k) * before.rival(b) for k in options) for b in options)
-            pairs = sum(after.share(k) * after.rival(b) for k in options for b in options)
+            kept = max(
+                sum(before.share(k) * before.rival_factor(b) for k in options) for b in options
+            )
+            pairs = sum(after.share(k) * after.rival_factor(b) for k in options for b in options)
             assert kept + pairs <= 1 + 1e-12
-    assert Setting(first=4).rival(1) == 4 * Setting(first=4).share(1)
+    assert SummarySettings(first=4).rival_factor(1) == 4 * SummarySettings(first=4).share(1)
 
 
 def test_what_a_guardrail_risks_for_all_options_together_is_no_more_than_told(

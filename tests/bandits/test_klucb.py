@@ -44,6 +44,7 @@ def klucb(epsilon: float, index: str = "chernoff") -> Callable[[int], Learner]:
     return lambda horizon: PrivateKLUCB(10, horizon, 2 / epsilon**2, index)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
 def test_a_fifth_of_the_regret_of_dist_dp_se_on_easy_instances(epsilon: float) -> None:
     distribution = laplace(epsilon)

@@ -38,6 +38,7 @@ def run(
     return seen
 
 
+@pytest.mark.extended
 def test_intervals_hold_at_all_phases_and_the_best_option_stays() -> None:
     """All 40 intervals at all phases at once in at least 95% of runs, the best option as often:
     more than 8 misses of 40 runs have probability below 1e-4 each.

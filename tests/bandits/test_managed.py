@@ -17,7 +17,7 @@ from tests.bandits.coverage import most_failures
 
 from tacit.algorithms.registry import lookup
 from tacit.bandits import Managed
-from tacit.bandits.sample_ratio import TILTS, Ratios, SampleRatio
+from tacit.bandits.sample_ratio import TILTS, ResponseRates, SampleRatio
 from tacit.environments import Bernoulli
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
@@ -29,8 +29,8 @@ LEARNERS = ("private-med", "private-klucb", "dist-dp-se", "thompson", "dp-se")
 
 def experiment_of(name: str = "private-med", arms: int = 3, horizon: int = 20_000) -> Experiment:
     entry = lookup(name)
-    problem = entry.ask({"arms": arms, "horizon": horizon})
-    return entry.build(problem.fitted(Bernoulli(RATES[:arms]), 0))
+    problem = entry.make_problem({"arms": arms, "horizon": horizon})
+    return entry.build(problem.for_environment(Bernoulli(RATES[:arms]), 0))
 
 
 def step(experiment: Experiment, came: float = 1.0) -> list[Round]:
@@ -54,6 +54,7 @@ def restored(experiment: Experiment) -> Experiment:
 CHANGES = st.sampled_from(["add", "pause", "resume", "remove", "nothing", "hold"])
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", LEARNERS)
 @given(changes=st.lists(st.tuples(CHANGES, st.integers(0, 5)), max_size=12))
 @settings(max_examples=4, deadline=None)
@@ -160,20 +161,23 @@ def test_an_option_that_loses_reports_is_noticed_and_others_are_not() -> None:
     """300 experiments of 40 rounds with equal loss, false-alarm rate 1e-6 at a level of 5%."""
     rng, alarms = np.random.default_rng(4), 0
     for _ in range(300):
-        ratios = Ratios()
+        ratios = ResponseRates()
         for _ in range(40):
             asked = rng.integers(20, 2_000, 3).tolist()
             ratios.add([(k, n, int(rng.binomial(n, 0.8))) for k, n in enumerate(asked)], 3)
         alarms += ratios.result().p < 0.05
     assert alarms <= most_failures(300, 0.05)
-    broken = Ratios()
+    broken = ResponseRates()
     for _ in range(20):
         asked = [1_000, 1_000, 1_000]
         rates = (0.8, 0.8, 0.7)
         came = [(k, n, int(rng.binomial(n, rates[k]))) for k, n in enumerate(asked)]
         broken.add(came, 3)
     assert broken.result().mismatch
-    assert Ratios.from_dict(json.loads(json.dumps(broken.to_dict()))).result() == broken.result()
+    assert (
+        ResponseRates.from_dict(json.loads(json.dumps(broken.to_dict()))).result()
+        == broken.result()
+    )
 
 
 def worth(rounds: list[list[tuple[int, int, int]]], option: int, tilt: float) -> float:
@@ -194,7 +198,7 @@ def test_the_evidence_of_ratios_is_a_mixture_that_is_kept_at_its_largest() -> No
         [(0, 500, 370), (1, 500, 420), (2, 500, 410)],
         [(0, 500, 430), (1, 500, 380), (2, 500, 410)],
     ]
-    ratios, worst = Ratios(), 1.0
+    ratios, worst = ResponseRates(), 1.0
     for number, held in enumerate(rounds, start=1):
         ratios.add(held, 2)
         mixed = 1 - 1 / 4 - 1 / 4 - 1 / 4
@@ -214,7 +218,7 @@ def test_reports_that_chance_takes_are_worth_one_at_most_on_average() -> None:
     """
     expected = 0.0
     for first, second in itertools.product(range(1, 4), repeat=2):
-        ratios = Ratios()
+        ratios = ResponseRates()
         for came in (first, second):
             ratios.add([(0, 3, came), (1, 3, 4 - came)], 2)
         chance = math.prod(float(hypergeom.pmf(came, 6, 3, 4)) for came in (first, second))

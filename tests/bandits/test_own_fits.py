@@ -75,7 +75,7 @@ def test_the_learner_undoes_the_fit_within_the_span(actions: int) -> None:
     assert len(fit.solve) == min(actions, 6)
     basis = np.linalg.qr(rng.standard_normal((len(fit.solve),) * 2))[0]  # any will do
     for solve in (fit.solve, basis @ fit.solve):
-        back = own_fits.undo(played, plays, solve) @ (solve @ (played @ theta))
+        back = own_fits.report_inverse(played, plays, solve) @ (solve @ (played @ theta))
         np.testing.assert_allclose(played @ back, played @ theta, atol=1e-8)
     np.testing.assert_allclose(fit.solve @ played, fit.forward, atol=1e-8)
     weighted = np.linalg.pinv(played * np.sqrt(plays)[:, None])
@@ -100,7 +100,7 @@ def test_balls_shrink_as_more_is_known_and_stay_public() -> None:
     world = random_population(5, 60, client_std=0.1, bound=1.0, rng=rng)
     entry = lookup("cdp-dpe")
     asked = {"dimension": 5, "actions": 60, "horizon": 40_000, "epsilon": 5.0, "delta": 0.01}
-    experiment = entry.build(entry.ask(asked).fitted(world, 0))
+    experiment = entry.build(entry.make_problem(asked).for_environment(world, 0))
     radii = []
     while rounds := experiment.propose():
         (round_,) = rounds
@@ -118,6 +118,7 @@ def test_balls_shrink_as_more_is_known_and_stay_public() -> None:
     assert int(world.gaps.argmin()) in experiment.learner.active
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", extended_after(2, ["cdp-dpe", "ldp-dpe", "secagg-dpe", "sdp-dpe"]))
 def test_the_best_action_is_kept_under_every_trust_model(name: str) -> None:
     """20 small runs each; at β = 0.05, three or more lost would be a chance of 7%, four of 2%: all
@@ -125,9 +126,11 @@ def test_the_best_action_is_kept_under_every_trust_model(name: str) -> None:
     """
     entry, lost = lookup(name), 0
     for seed in range(20):
-        problem = entry.ask({"dimension": 3, "actions": 20, "horizon": 5000, "epsilon": 5.0})
+        problem = entry.make_problem(
+            {"dimension": 3, "actions": 20, "horizon": 5000, "epsilon": 5.0}
+        )
         start = problem.start(seed, None)
-        experiment = entry.build(problem.fitted(start.world, seed))
+        experiment = entry.build(problem.for_environment(start.world, seed))
         outcome = run(experiment, start.world, start.rng)
         assert outcome.gaps is not None
         lost += int(outcome.gaps.argmin()) not in experiment.learner.active
@@ -136,9 +139,9 @@ def test_the_best_action_is_kept_under_every_trust_model(name: str) -> None:
 
 def test_a_shuffler_asks_few_clients_for_actions_and_many_for_parameters() -> None:
     entry = lookup("sdp-dpe")
-    problem = entry.ask({"dimension": 3, "actions": 20, "horizon": 20_000})
+    problem = entry.make_problem({"dimension": 3, "actions": 20, "horizon": 20_000})
     start = problem.start(0, None)
-    experiment = entry.build(problem.fitted(start.world, 0))
+    experiment = entry.build(problem.for_environment(start.world, 0))
     asked = {}
     while rounds := experiment.propose():
         (round_,) = rounds
@@ -156,10 +159,10 @@ def test_a_shuffler_asks_few_clients_for_actions_and_many_for_parameters() -> No
 def test_what_cannot_be_fitted_is_rejected() -> None:
     entry = lookup("cdp-dpe")
     with pytest.raises(TacitError, match="let clients report actions"):
-        entry.ask({"delta": 0.0, "reports": "parameters"})
+        entry.make_problem({"delta": 0.0, "reports": "parameters"})
     with pytest.raises(TacitError, match="reports is 'dreams'"):
-        entry.ask({"reports": "dreams"})
-    assert not entry.ask({"delta": 0.0}).fits  # type: ignore[attr-defined]
+        entry.make_problem({"reports": "dreams"})
+    assert not entry.make_problem({"delta": 0.0}).fits  # type: ignore[attr-defined]
     with pytest.raises(TacitError, match="paper's clients report actions"):
         DistributedElimination(np.eye(3), 100, constants="paper", fitted=FittedReports(1))
 

@@ -218,6 +218,7 @@ def test_close_actions_are_compared_without_cancellation() -> None:
         assert plain[0] * (1 - 1e-9) <= width[0] <= plain[0] * (1 + looser)
 
 
+@pytest.mark.extended
 def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() -> None:
     """Ville's inequality: over phases whose precision depends on what was seen, at most a share p.
 
@@ -261,6 +262,7 @@ def test_noise_without_gaussian_tails_widens() -> None:
     assert capped[0] > 1.5 * free[0]
 
 
+@pytest.mark.extended
 def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
     """Errors exactly as declared, neighbours close to the best: 60 runs at β = 0.2."""
     table = np.array([[math.cos(angle), math.sin(angle)] for angle in np.linspace(-0.6, 0.6, 25)])

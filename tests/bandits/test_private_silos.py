@@ -137,7 +137,7 @@ HELD_OUT: dict[str, tuple[type[Synthetic], dict[str, Any]]] = {
     "little noise": (Slight, {}),
     "no intercept": (Positive, {"dimension": 6}),
 }
-PROMISES = [
+GUARANTEES = [
     pytest.param((0.2, 0.1), marks=pytest.mark.slow),
     (1.0, 1e-5),
     pytest.param((5.0, 0.1), marks=pytest.mark.slow),
@@ -146,7 +146,7 @@ PROMISES = [
 
 @cache
 def misses(
-    name: str, mode: str, promise: tuple[float, float], failure_probability: float
+    name: str, mode: str, guarantee: tuple[float, float], failure_probability: float
 ) -> Floats:
     """By how many widths the estimate of each of 400 actions is off at each synchronisation."""
     kind, changes = HELD_OUT[name]
@@ -155,13 +155,13 @@ def misses(
         rng, noise = np.random.default_rng([seed, 17]), np.random.default_rng([seed, 18])
         problem = SilosProblem.of(
             **{**BASE, **changes},
-            epsilon=promise[0],
-            delta=promise[1],
+            epsilon=guarantee[0],
+            delta=guarantee[1],
             mode=mode,
             failure_probability=failure_probability,
         )
         world: Silos = kind.draw(problem.silos, problem.dimension, problem.environment.actions, rng)
-        experiment = lookup("secagg-fedlinucb").build(problem.fitted(world, seed))
+        experiment = lookup("secagg-fedlinucb").build(problem.for_environment(world, seed))
         while rounds := experiment.propose():
             (round_,) = rounds
             assignment: Any = round_.assignment
@@ -175,30 +175,34 @@ def misses(
 
 
 def off(actor: Any, world: Silos, rng: np.random.Generator) -> Floats:
-    features = actor.look(world.contexts(rng))
-    values, widths = actor.outlook(features)
+    features = actor.as_features(world.contexts(rng))
+    values, widths = actor.estimates(features)
     means = world.mean_rewards(features)
     assert means is not None
     return np.asarray(np.resize(np.ravel((means - 0.5 - values) / widths), 400))
 
 
-@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.extended
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("name", extended_after(3, HELD_OUT))
-def test_rigorous_confidence_holds_at_once_on_held_out_instances(name: str, promise: Any) -> None:
+def test_rigorous_confidence_holds_at_once_on_held_out_instances(name: str, guarantee: Any) -> None:
     """α = 0.01 for all actions and synchronisations of a run; 3 runs, none of which comes near."""
-    assert np.abs(misses(name, "rigorous", promise, 0.01)).max() <= 1
+    assert np.abs(misses(name, "rigorous", guarantee, 0.01)).max() <= 1
 
 
-@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.extended
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("name", extended_after(3, HELD_OUT))
 def test_calibrated_confidence_holds_as_often_as_it_says_on_held_out_instances(
-    name: str, promise: Any
+    name: str, guarantee: Any
 ) -> None:
     """At most α of actions are off by more than their width, on average over synchronisations; at
     α = 0.05 and 0.01.
     """
     for failure_probability in (0.05, 0.01):
-        rate = float((np.abs(misses(name, "calibrated", promise, failure_probability)) > 1).mean())
+        rate = float(
+            (np.abs(misses(name, "calibrated", guarantee, failure_probability)) > 1).mean()
+        )
         assert rate <= failure_probability
 
 
@@ -249,7 +253,7 @@ def test_an_intercept_is_appended_where_none_is_declared() -> None:
     assert round_.assignment.coordinates == moments.size(5)
     x = np.array([[[0.6, 0.8, 0.0, 0.0]]])
     actor = round_.assignment.start(1)
-    lifted = actor.lifted(actor.look(x))
+    lifted = actor.with_intercept(actor.as_features(x))
     np.testing.assert_allclose(np.linalg.norm(lifted), 1.0)
     theta = np.array([0.3, 0.5, 0.1, 0.2])
     a = learner.rewards.shrink
@@ -261,7 +265,9 @@ def test_a_restored_learner_goes_on_as_it_would_have() -> None:
     problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 60})
     world = Synthetic.draw(3, 4, 5, np.random.default_rng(0))
     for mode in ("rigorous", "calibrated"):
-        experiment = lookup("secagg-fedlinucb").build(replace(problem.fitted(world, 0), mode=mode))
+        experiment = lookup("secagg-fedlinucb").build(
+            replace(problem.for_environment(world, 0), mode=mode)
+        )
         for _ in range(3):
             (round_,) = experiment.propose()
             protocol = experiment.open(round_)

@@ -58,6 +58,7 @@ def test_thompson_depends_on_its_seed_alone() -> None:
     assert regrets[0] == regrets[1] != regrets[2]
 
 
+@pytest.mark.extended
 def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
     environment = Environment(np.array([0.05, 0.1, 0.05, 0.05]))
     regret = {

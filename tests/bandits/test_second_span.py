@@ -16,7 +16,9 @@ DIMENSIONS = {"random": 36, "interactions": 9, "segments": 24}
 
 def world_of(kind: str) -> ContextualWorld:
     arms = 3 if kind == "segments" else 5
-    problem = lookup("private-contextual").ask({"contexts": kind, "segments": 8, "arms": arms})
+    problem = lookup("private-contextual").make_problem(
+        {"contexts": kind, "segments": 8, "arms": arms}
+    )
     world = problem.start(3, None).world
     assert isinstance(world, ContextualWorld)
     return world
@@ -56,9 +58,9 @@ def test_the_noise_that_is_left_has_the_stated_covariance(kind: str) -> None:
 
 def test_only_the_last_round_takes_the_leading_option_without_drawing() -> None:
     entry = lookup("private-contextual")
-    problem = entry.ask({"contexts": "interactions", "horizon": 6000})
+    problem = entry.make_problem({"contexts": "interactions", "horizon": 6000})
     start = problem.start(3, None)
-    experiment = entry.build(problem.fitted(start.world, 3))
+    experiment = entry.build(problem.for_environment(start.world, 3))
     drawn = []
     while rounds := experiment.propose():
         for round_ in rounds:

@@ -98,6 +98,7 @@ def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
         assert row.mean == mean
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("level", [0.8, 0.95])
 @pytest.mark.parametrize("distribution", extended_after(1, DISTRIBUTIONS))
 @pytest.mark.parametrize(("mean", "sizes"), [(0.5, (400,)), (0.3, (200, 800)), (0.85, (900, 100))])

@@ -277,6 +277,16 @@ export async function imports(tacit, { address, digest, pinned, start, exports }
   return found;
 }
 
+/** The limit in force, or the error's name, field and sentence, of devices opened with each of `options`. */
+export async function opened(tacit, { address, digest, options }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  const one = async (more) => {
+    const device = await tacit.Device.open(address, digest, { ...more, storage: memoryStorage() });
+    return (await device.ledger()).ownLimit;
+  };
+  return Promise.all(options.map((more) => one(more).catch(({ name, field, message }) => [name, field ?? null, message])));
+}
+
 /** Two devices report in the same round; exports of each, then spending and exports after each took over all of `more` and the other's, twice. */
 export async function together(tacit, { address, digest, pinned, start, more }) {
   const { memoryStorage } = await import("../../clients/js/memory.js");

@@ -28,7 +28,7 @@ from tacit.aggregation.interface import Source
 from tacit.aggregation.two_servers import read_outcome
 from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import pack_integer
-from tacit.client.levels import level
+from tacit.client.levels import round_to_level
 from tacit.client.report_schedule import check_times
 from tacit.contextual.policies import ONE, TablePolicy
 from tacit.errors import TacitError
@@ -46,7 +46,7 @@ from tacit.terms import (
     ContextTerms,
     Noise,
     Pinned,
-    Promise,
+    StatedGuarantee,
     Terms,
     check_live,
     check_successor,
@@ -95,7 +95,7 @@ def accepted_terms() -> Iterator[Terms]:
     yield terms(question='Größe "egal"\\ – 𝄞\u2028?', options=("ö", "日本", "a" * 99))
     yield terms(
         answer=Answer("x", ("b", "a"), 7, 0, Fraction(-1, 3), Fraction(10**39, 7)),
-        promise=Promise(Fraction(1, 10**13), participations=3),
+        guarantee=StatedGuarantee(Fraction(1, 10**13), participations=3),
         noise=Noise(Fraction(42 * 10**37, 3), minimum=Fraction(42 * 10**13)),
         admission="invitation",
         issuer=bytes(range(32)),
@@ -124,14 +124,14 @@ CONTEXT = ContextTerms((FIELD, ContextField("b", ("1", "2", "3"))), evaluation=F
 def contextual_terms(**changes: Any) -> Terms:
     """Devices choose by two fields."""
     about: dict[str, Any] = {
-        "promise": Promise(Fraction(1)),
+        "guarantee": StatedGuarantee(Fraction(1)),
         "noise": Noise(Fraction(2)),
         "context": CONTEXT,
     }
     return terms(**(about | changes))
 
 
-def refused_contexts() -> Iterator[str]:
+def rejected_contexts() -> Iterator[str]:
     """Contextual terms that are sound but for one value, and contexts where none may be."""
     for path, values in CONTEXTS.items():
         for value in values:
@@ -180,14 +180,14 @@ def shuffler_terms(**changes: Any) -> Terms:
     about: dict[str, Any] = {
         "trust": TrustModel.SHUFFLER,
         "parties": tuple(replace(party, role=role) for party, role in named),
-        "promise": Promise(Fraction(1), Fraction(1, 10**6), 2),
+        "guarantee": StatedGuarantee(Fraction(1), Fraction(1, 10**6), 2),
         "noise": Noise(Fraction(7), "devices", BINOMIAL),
         "aggregation": Aggregation(40, Fraction(1, 5), 1, Fraction(1, 10)),
     }
     return terms(**(about | changes))
 
 
-def refused_elsewhere() -> Iterator[str]:
+def rejected_elsewhere() -> Iterator[str]:
     """Terms of other trust models that are sound but for one value, or not for browsers."""
     local, response = local_terms()
     for made in (local, response, shuffler_terms()):
@@ -239,7 +239,7 @@ def at(*path: Any, value: Any, of: Terms | None = None) -> str:
     return spelt(change, of)
 
 
-def refused_texts() -> Iterator[str]:
+def rejected_texts() -> Iterator[str]:
     good = terms().encode().decode()
     for path, values in MUTATIONS.items():
         for value in values:
@@ -327,14 +327,16 @@ ALONE = terms().parties[:1]
 
 
 def successors() -> Iterator[dict[str, Any]]:
-    old = terms(aggregation=Aggregation(3), promise=Promise(Fraction(1), participations=2))
+    old = terms(
+        aggregation=Aggregation(3), guarantee=StatedGuarantee(Fraction(1), participations=2)
+    )
     named = {"predecessor": old.digest, "aggregation": Aggregation(3)}
     yield from contextual_successors()
     yield succeeded(old, contextual_terms(**named))
     for changes in (
         {},
         {"question": "Which one?", "options": ("Hello", "Hi", "Hey")},
-        {"promise": Promise(Fraction(1, 2), participations=1)},
+        {"guarantee": StatedGuarantee(Fraction(1, 2), participations=1)},
         {"noise": Noise(Fraction(4)), "aggregation": Aggregation(9)},
         {"grace": 0, "organisation": "a", "purpose": "b", "contact": "c"},
         {"admission": "invitation", "issuer": bytes(range(32))},
@@ -343,9 +345,9 @@ def successors() -> Iterator[dict[str, Any]]:
         {"noise": Noise(Fraction(4), minimum=Fraction(2))},
         {"predecessor": bytes(32)},
         {"aggregation": Aggregation(2)},
-        {"promise": Promise(Fraction(2), participations=2)},
-        {"promise": Promise(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
-        {"promise": Promise(Fraction(1), participations=1), "noise": Noise(Fraction(1))},
+        {"guarantee": StatedGuarantee(Fraction(2), participations=2)},
+        {"guarantee": StatedGuarantee(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
+        {"guarantee": StatedGuarantee(Fraction(1), participations=1), "noise": Noise(Fraction(1))},
         {"answer": Answer("1 if you liked it", window=61)},
         {"answer": Answer("2 if you liked it", window=60)},
         {"proofs": 1},
@@ -373,14 +375,14 @@ def succeeded(old: Terms, new: Terms) -> dict[str, Any]:
     """What a device in Python makes of terms that succeed others."""
     try:
         check_successor(old, new)
-        refused = False
+        rejected = False
     except TacitError:
-        refused = True
+        rejected = True
     return {
         "old": old.encode().decode(),
         "new": new.encode().decode(),
         "approvals": [sign(Signed.SUCCESSOR, new.encode(), key).hex() for key in KEYS[:2]],
-        "refused": refused,
+        "refused": rejected,
     }
 
 
@@ -506,7 +508,7 @@ def rounds() -> Iterator[dict[str, Any]]:
     several = pinned(
         terms(
             answer=Answer("x", ("a", "b"), 3, 5, Fraction(-1), Fraction(2)),
-            promise=Promise(Fraction(1, 3), participations=2),
+            guarantee=StatedGuarantee(Fraction(1, 3), participations=2),
             noise=Noise(Fraction(40), minimum=Fraction(36)),
         )
     )
@@ -647,11 +649,11 @@ def levels() -> Iterator[dict[str, Any]]:
                     "levels": steps,
                     "value": str(value),
                     "draw": drawn.hex(),
-                    "level": level(answer, value, _front(drawn)),
+                    "level": round_to_level(answer, value, _front(drawn)),
                 }
     for number in (0.1, 0.5, 1e-300, 5e-324, 0.999999999999999, 1.0):
         drawn = draw.randbytes(200)
-        found = level(Answer("", levels=3), number, _front(drawn))
+        found = round_to_level(Answer("", levels=3), number, _front(drawn))
         entry = {"range": ["0", "1"], "levels": 3, "value": number, "draw": drawn.hex()}
         yield entry | {"level": found}
 
@@ -672,7 +674,7 @@ def draws() -> Iterator[dict[str, Any]]:
         for place in range(0, len(words), 7):  # a tie with the first or the second bias
             words[place] = ties[place % 2].bounds(64)[0]
         left = iter(words)
-        with mock.patch.object(coins, "word", lambda left=left: next(left)):
+        with mock.patch.object(coins, "random_word", lambda left=left: next(left)):
             values = [_drawn(kind, parameter) for _ in range(15)]
         used = len(words) - len(list(left))
         yield {
@@ -703,9 +705,9 @@ def vectors() -> dict[str, Any]:
     return {
         "terms": [
             *(decided(made.encode().decode()) for made in accepted_terms()),
-            *(decided(text) for text in refused_texts()),
-            *(decided(text) for text in refused_elsewhere()),
-            *(decided(text) for text in refused_contexts()),
+            *(decided(text) for text in rejected_texts()),
+            *(decided(text) for text in rejected_elsewhere()),
+            *(decided(text) for text in rejected_contexts()),
         ],
         "successors": list(successors()),
         "rounds": list(rounds()),

@@ -193,7 +193,7 @@ class Stage:
 
     def poke(self) -> None:
         for front in self.both.fronts:
-            front.app.state.service.driver.poke()  # type: ignore[attr-defined]
+            front.app.state.service.driver.notify()  # type: ignore[attr-defined]
 
 
 def _identity(assigned: Assigned) -> bytes:

@@ -10,7 +10,7 @@ from tests.browser.axe import violations
 from tests.browser.shots import SIZES
 from tests.browser.staging import OPTIONS, Stage
 
-from tacit.service.store import Stage as RoundStage
+from tacit.service.schema import Stage as RoundStage
 from tacit.terms import BY_POLICY
 
 if TYPE_CHECKING:

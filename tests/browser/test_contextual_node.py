@@ -19,7 +19,7 @@ from tests.service.test_contextual import contextual
 from tacit.aggregation.announcements import binding_of
 from tacit.client.choices import numbers_of
 from tacit.contextual.policies import ONE, TablePolicy
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import BY_POLICY, ContextField
 
@@ -96,7 +96,7 @@ def test_tables_from_javascript_are_summed_by_the_servers_of_python(
         assert set(one.send(list(zip(asked, shares, strict=True)))) == {None}
         one.clock.now += 200
         one.step(3)
-        row = max(one.coordinator.rounds(Stage.OPENED), key=lambda row: row.number)
+        row = max(one.coordinator.rounds(Stage.RELEASED), key=lambda row: row.number)
         assert row.reports == len(asked)
         binding = binding_of(asked[0].announcement[: -2 * SIGNATURE_SIZE])[1]
         expected = np.sum([numbers_of(terms, binding, cell) for cell in cells], axis=0)

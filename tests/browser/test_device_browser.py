@@ -27,9 +27,9 @@ from tacit.aggregation import Collector, HpkeSuite
 from tacit.client import Ledger
 from tacit.client.exchange import LONGEST_REPLY, Request
 from tacit.client.http import TIMEOUT, Device
-from tacit.client.report_schedule import Attempt, Pace
+from tacit.client.report_schedule import Attempt, RequestSchedule
 from tacit.signatures import public_key
-from tacit.terms import Aggregation, Answer, Noise, Party, Promise
+from tacit.terms import Aggregation, Answer, Noise, Party, StatedGuarantee
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -428,7 +428,7 @@ def test_another_tab_is_told_of_changes(context: BrowserContext, hosts: World) -
 # What it rejects
 
 
-def assert_refuses(tab: Tab, database: str, field: str = "") -> None:
+def assert_rejects(tab: Tab, database: str, field: str = "") -> None:
     """Nothing but a nonce is drawn; nothing is kept, charged or sent but the questions."""
     parties = tab.world.parties
     tab.open(database=database)
@@ -462,9 +462,10 @@ def test_a_lying_coordinator_is_rejected_before_anything_is_drawn(tab: Tab, host
         parties = hosts.start(terms(aggregation=Aggregation(3)))
         released = parties.open()
         parties.given = partial(change, parties, released)
-        assert_refuses(tab, name, fields.get(name, ""))
+        assert_rejects(tab, name, fields.get(name, ""))
 
 
+@pytest.mark.extended
 def test_the_unchanged_round_is_joined(tab: Tab, servers: Parties) -> None:
     """What is rejected above is rejected for its change."""
     released = servers.open()
@@ -489,7 +490,7 @@ def test_a_smaller_minimum_batch_and_other_keys_of_a_round_are_rejected(
         parties = hosts.start(terms(), aggregation=Aggregation(3))
         released = parties.open()
         parties.given = partial(altered(change), parties, released)
-        assert_refuses(tab, name, name)
+        assert_rejects(tab, name, name)
 
 
 def test_terms_under_other_keys_unsigned_or_unknown_are_rejected(tab: Tab, hosts: World) -> None:
@@ -508,7 +509,7 @@ def test_terms_under_other_keys_unsigned_or_unknown_are_rejected(tab: Tab, hosts
         assert problem.value.name == "Refused"
     for role in (0, 1):
         parties = hosts.start(terms())
-        other = pinned(hosts.located(terms(promise=Promise(Fraction(9)))))
+        other = pinned(hosts.located(terms(guarantee=StatedGuarantee(Fraction(9)))))
         parties.copies[role][parties.experiment] |= {
             "terms": other.terms.encode().decode(),
             "signatures": [one.hex() for one in other.signatures],
@@ -583,11 +584,11 @@ def test_pauses_between_attempts_have_the_distribution_that_they_have_in_python(
     released, began = servers.open(), servers.clock.now
     tab.call("join")
     share = int.from_bytes(bytes([byte]) * 6, "big") / 2**48
-    monkeypatch.setattr(Pace, "_drawn", lambda *_: share)
-    pace = Pace.of(released.round, began, b"")
-    assert tab.call("state")["sendsAt"] == math.ceil(pace.sends * 1000)
+    monkeypatch.setattr(RequestSchedule, "_drawn", lambda *_: share)
+    pace = RequestSchedule.of(released.round, began, b"")
+    assert tab.call("state")["sendsAt"] == math.ceil(pace.first_send * 1000)
     servers.fail = partial(_said, 500, b"")
-    due = pace.sends
+    due = pace.first_send
     for what in (Attempt.REPORT, Attempt.OUTCOME):
         for attempts in range(1, 6):
             servers.clock.now = due
@@ -596,10 +597,13 @@ def test_pauses_between_attempts_have_the_distribution_that_they_have_in_python(
             (entry,) = tab.stored()["entries"]
             (round_,) = entry["rounds"].values()
             for role in (0, 1):
-                expected = [attempts, pytest.approx(pace.next(what, role, attempts, now), abs=1e-4)]
+                expected = [
+                    attempts,
+                    pytest.approx(pace.next_attempt(what, role, attempts, now), abs=1e-4),
+                ]
                 assert round_["posts"][role][what.value] == expected
             due = round_["posts"][0][what.value][1]
-        due = pace.asks
+        due = pace.first_query
 
 
 FIXED = """byte => {
@@ -639,10 +643,11 @@ def test_successors_are_followed_and_changed_ones_shown_again(tab: Tab, servers:
     assert tab.call("join")["option"] == "Hey"
 
 
+@pytest.mark.extended
 def test_weaker_unapproved_or_several_successors_are_rejected(tab: Tab, hosts: World) -> None:
     longer = Answer("1 if you liked it", window=61)
     changed: tuple[tuple[dict[str, Any], Any], ...] = (
-        ({"promise": Promise(Fraction(2), participations=2)}, KEYS[:2]),
+        ({"guarantee": StatedGuarantee(Fraction(2), participations=2)}, KEYS[:2]),
         ({"noise": Noise(Fraction(4)), "answer": longer}, KEYS[:2]),
         ({"question": "Which one?"}, (KEYS[0], KEYS[2])),
         ({"question": "Which one?"}, (KEYS[0], KEYS[0])),
@@ -666,6 +671,7 @@ def test_weaker_unapproved_or_several_successors_are_rejected(tab: Tab, hosts: W
     assert problem.value.field == "successor"
 
 
+@pytest.mark.extended
 def test_terms_that_another_page_pinned_are_not_followed_without_approval(
     tab: Tab, servers: Parties
 ) -> None:
@@ -753,7 +759,7 @@ def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Pa
 
 @pytest.mark.extended
 def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) -> None:
-    hosts.start(terms(), promise=Promise(Fraction(9)), noise=Noise(Fraction(1, 9))).open()
+    hosts.start(terms(), guarantee=StatedGuarantee(Fraction(9)), noise=Noise(Fraction(1, 9))).open()
     tab.open()
     with pytest.raises(ThrownError) as problem:
         tab.call("join")
@@ -842,6 +848,7 @@ def _silent(prefix: str, request: httpx.Request) -> httpx.Response | None:
     return httpx.Response(404) if asked else None
 
 
+@pytest.mark.extended
 def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None:
     for liar in (None, 0, 1):
         parties = hosts.start(terms(), aggregation=Aggregation(3))
@@ -869,7 +876,9 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
 def test_after_three_rejected_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
     """Nor where nobody says what became of them."""
     parties = hosts.start(
-        terms(), aggregation=Aggregation(3), promise=Promise(Fraction(2), participations=4)
+        terms(),
+        aggregation=Aggregation(3),
+        guarantee=StatedGuarantee(Fraction(2), participations=4),
     )
     if stage == "sent":
         parties.fail = partial(_silent, "http://")

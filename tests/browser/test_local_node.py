@@ -75,7 +75,7 @@ def test_rounds_of_the_local_model_get_the_same_verdict_as_in_python(tmp_path: P
     noise = good.noise
     changed = [
         good,
-        replace(good, room=good.room + 5),
+        replace(good, margin=good.margin + 5),
         replace(good, noise=replace(noise, total=noise.total * 2)),
         replace(good, noise=replace(noise, total=noise.total * Fraction(999, 1000))),
         replace(good, noise=replace(noise, divisor=2)),

@@ -21,7 +21,7 @@ from tacit.client.choices import numbers_of
 from tacit.contextual.policies import LinearPolicy
 from tacit.protocols.statistics import ScaledMomentStatistic
 from tacit.service.pages import participant
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms.accounting import _normal_tail, vector_delta
 
@@ -115,7 +115,7 @@ def test_moments_from_javascript_are_summed_by_the_servers_of_python(tmp_path: P
         assert set(one.send(list(zip(asked, shares, strict=True)))) == {None}
         one.clock.now += 200
         one.step(3)
-        row = max(one.coordinator.rounds(Stage.OPENED), key=lambda row: row.number)
+        row = max(one.coordinator.rounds(Stage.RELEASED), key=lambda row: row.number)
         binding = binding_of(asked[0].announcement[: -2 * SIGNATURE_SIZE])[1]
         reports = [
             numbers_of(terms, binding, (*known, level))

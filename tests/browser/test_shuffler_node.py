@@ -24,7 +24,7 @@ from tacit.client import Ledger
 from tacit.client.trust_models.shuffler import ShufflerReporter
 from tacit.errors import TacitError
 from tacit.service.assignment import Assigned
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.terms.accounting import binomial_delta
 
 FALSE_ALARM = 1e-6
@@ -74,7 +74,7 @@ def test_reports_from_javascript_are_released(pair: Pair) -> None:
         send(pair, digest, one, report)
     pair.clock.now += 200
     pair.step(3)
-    (row,) = pair.coordinator.rounds(Stage.OPENED)
+    (row,) = pair.coordinator.rounds(Stage.RELEASED)
     assert row.reports == len(asked)
     bits, bias = (found.messages - 1) * len(asked), float(found.noise.total)
     ones = round(float((row.total or "").strip("[]")) + bits * bias) - len(asked)

@@ -26,7 +26,7 @@ from tacit.experiment import Experiment
 from tacit.service.http import pages
 from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
-from tacit.terms import Answer, Noise, Promise
+from tacit.terms import Answer, Noise, StatedGuarantee
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
@@ -338,7 +338,7 @@ FIRST_SCREEN = """() => {
 TALKATIVE: dict[str, Any] = {
     "question": "Which of these reminders, if any, gets people on our wards to take a break?",
     "organisation": "St. Anna hospital, occupational health and safety",
-    "promise": Promise(Fraction(1), participations=3),
+    "guarantee": StatedGuarantee(Fraction(1), participations=3),
     "noise": Noise(Fraction(3)),
 }
 

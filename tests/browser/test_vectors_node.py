@@ -28,9 +28,9 @@ from tacit.aggregation.verified import MODULUS
 from tacit.aggregation.wire import pack_fraction
 from tacit.client import Ledger
 from tacit.client.invitations import without_secret
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.service import invitations
-from tacit.terms import ROLES, Noise, Promise, Terms
+from tacit.terms import ROLES, Noise, StatedGuarantee, Terms
 from tacit.trust import TrustModel
 
 NODE = shutil.which("node")
@@ -58,6 +58,7 @@ def test_the_device_agrees_with_every_vector_in_node() -> None:
     assert node("failures", known()) == []
 
 
+@pytest.mark.extended
 def test_the_vectors_are_what_python_makes_now() -> None:
     assert json.loads(make_vectors.FILE.read_text(encoding="utf-8")) == make_vectors.vectors()
 
@@ -77,11 +78,11 @@ def test_a_browser_rejects_shuffler_terms_whatever_their_delta() -> None:
         replace(party, role=role)
         for party, role in zip(terms().parties, ROLES[TrustModel.SHUFFLER], strict=True)
     )
-    promise = Promise(Fraction(1), Fraction(1, 10**12), 2)
+    guarantee = StatedGuarantee(Fraction(1), Fraction(1, 10**12), 2)
     noise = Noise(Fraction(2), "devices")
-    made = terms(trust=TrustModel.SHUFFLER, promise=promise, noise=noise, parties=parties)
+    made = terms(trust=TrustModel.SHUFFLER, guarantee=guarantee, noise=noise, parties=parties)
     texts = [made.encode().decode(), mutated(made, ("guarantee", "delta"), "0")]
-    with pytest.raises(Refusal, match="delta is 0: must be at least"):
+    with pytest.raises(Rejected, match="delta is 0: must be at least"):
         Terms.decode(texts[1].encode())
     assert node("verdicts", {"texts": texts})["digests"] == [None, None]
 
@@ -228,6 +229,21 @@ def test_the_smallest_limit_ever_shown_counts_whatever_is_imported(name: str) ->
     assert [(one["limit"], one["participations"]) for one in found] == expected[name]
 
 
+def test_a_browsers_device_names_what_was_wrong_when_it_was_opened() -> None:
+    with world() as hosts:
+        keys = opening(hosts)
+        pinned = {"pinned": keys["pinned"]}
+        limits: list[Any] = [2, "1/2", "two", 0.5, None]
+        options = [{}, *(pinned | {"limit": limit} for limit in limits)]
+        found = node("opened", keys | {"options": options})
+        silent = node("opened", keys | {"address": "http://127.0.0.1:1", "options": [pinned]})
+    other = ["Refused", "keys", "the terms name other keys than pinned"]
+    wrong = [["Refused", "limit", f"{one} is no fraction such as 3/2"] for one in ("two", 0.5)]
+    assert found == [other, "2", "1/2", *wrong, "8"]
+    said = "the coordinator does not answer; try again later"
+    assert silent == [["Offline", None, said]]
+
+
 def participations(exported: str) -> set[tuple[str, str]]:
     """Names of rounds and reports in an export; each has a cost of 1/2."""
     (entry,) = json.loads(exported)["experiments"]
@@ -305,7 +321,7 @@ def test_a_round_whose_cost_no_export_could_name_is_rejected() -> None:
         announcement = whole + b"".join(endorse(whole, key) for key in KEYS[:2])
         try:
             costs.append(str(parties.pinned.check(accept_round(parties, announcement).offer())))
-        except Refusal:
+        except Rejected:
             costs.append(None)
         about = {"terms": terms().encode().decode(), "announcement": announcement.hex()}
         rounds.append(about | {"now": parties.clock.now})

@@ -21,7 +21,7 @@ def result(ended: Ended) -> dict[str, Any]:
     return found
 
 
-def refused(ended: Ended) -> str:
+def rejected(ended: Ended) -> str:
     """The one line of a rejection."""
     code, out, err = ended
     assert code == 2, err

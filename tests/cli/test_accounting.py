@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.cli.commands import Command, refused, result
+from tests.cli.commands import Command, rejected, result
 from tests.tables import each_row
 
 from tacit.privacy.audit import Audit
@@ -277,8 +277,8 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
 def test_a_bad_value_is_one_line_and_exit_code_2(
     command: Command, message: str, words: tuple[object, ...]
 ) -> None:
-    assert message in refused(command(*words))
-    assert message in refused(command(*words, "--json"))
+    assert message in rejected(command(*words))
+    assert message in rejected(command(*words, "--json"))
 
 
 ODD = st.sampled_from(
@@ -364,7 +364,7 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
         name, *(["--noise", kind] if name in ("calibrate", "privacy") else []), *words, "--json"
     )
     if ended[0]:
-        refused(ended)
+        rejected(ended)
     else:
         found = result(ended)
         assert not any(isinstance(value, float) and math.isnan(value) for value in found.values())
@@ -466,6 +466,7 @@ def test_a_computed_guarantee_is_data_and_a_sentence(
     assert (found["epsilon"], found["delta"]) == (record[wanted[0]], record[wanted[1]])
     assert (found["participations"], found["view"]) == wanted[2:]
     assert assumed in found["assumptions"]
+    assert ({"id": "distinct-rounds"} in found["assumptions"]) == (found["participations"] > 1)
     assert f"guarantee: {found['text']}" in " ".join(command(*words)[1].split())
 
 

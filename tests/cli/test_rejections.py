@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.commands import Command, Ended, program, refused, result
+from tests.cli.commands import Command, Ended, program, rejected, result
 from tests.tables import each_row
 
 from tacit.simulation import Trial, files
@@ -158,7 +158,7 @@ BAD = {
     f"{REPLAY} short.csv": "must have at least 3, one per option",
     f"{SILOS} --data binary.csv": "binary.csv line 1",
     "reproduce zc24-fig2 --data none.txt": "none.txt: No such file",
-    "experiment new n.toml --helper card.toml": "card.toml is not a party",
+    "experiment new n.toml --helper card.toml": "card.toml is not TOML",
     "experiment check list.yaml": "the file is a list or a word: must have entries",
     # other commands
     f"{PLAN} --control-share nan": "control_share is nan",
@@ -209,7 +209,7 @@ def test_a_bad_command_line_is_rejected_in_one_line(
     out = [] if "--out" in line or not line.startswith(("simulate --", "compare")) else ["--out=x"]
     if "--resume" in line:
         out = []
-    error = refused(command(*line.split(" "), *out))
+    error = rejected(command(*line.split(" "), *out))
     assert BAD[line] in error
     assert len(error) < 600
     assert {path.name for path in here.iterdir()} == set(FILES)
@@ -238,7 +238,7 @@ QUICK = ("simulate", "--algorithm", "klucb", "--arms", 3, "--horizon", 100, "--r
 )
 def test_a_directory_without_permission_is_rejected(command: Command, here: Path) -> None:
     (here / "locked").mkdir(mode=0o500)
-    assert "no permission. Choose a directory" in refused(command(*QUICK, "--out", "locked"))
+    assert "no permission. Choose a directory" in rejected(command(*QUICK, "--out", "locked"))
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
@@ -249,14 +249,14 @@ def test_what_the_system_forbids_is_rejected_before_any_work(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(files, "TemporaryFile", denied)
-    assert "cannot write to locked/out: " in refused(command(*QUICK, "--out", "locked/out"))
+    assert "cannot write to locked/out: " in rejected(command(*QUICK, "--out", "locked/out"))
     assert {path.name for path in here.iterdir()} == set(FILES)
 
 
 def test_another_configuration_is_not_gone_on_with(command: Command, here: Path) -> None:
     first = result(command(*QUICK, "--out", "kept"))
     before = {path.name: path.read_bytes() for path in (here / "kept").iterdir()}
-    error = refused(command(*QUICK, "--out", "kept", "--resume", "--arms", 4))
+    error = rejected(command(*QUICK, "--out", "kept", "--resume", "--arms", 4))
     assert "arms (there 3, here 4)" in error
     assert {path.name: path.read_bytes() for path in (here / "kept").iterdir()} == before
     again = result(command(*QUICK, "--out", "kept", "--resume"))

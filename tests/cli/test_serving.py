@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import Command, refused
+from tests.cli.commands import Command, rejected
 from tests.service.served import member
 
 from tacit.errors import TacitError
@@ -14,7 +14,7 @@ from tacit.service.http.serve import listening
 
 
 def test_a_party_that_is_not_there_is_asked_for(tmp_path: Path, command: Command) -> None:
-    said = refused(command("serve", "helper", "--config", str(tmp_path / "party.toml")))
+    said = rejected(command("serve", "helper", "--config", str(tmp_path / "party.toml")))
     assert "make one with `tacit party new`" in said
 
 
@@ -22,7 +22,7 @@ def test_the_other_partys_file_is_not_served(tmp_path: Path, command: Command) -
     told = member(tmp_path, "helper")
     assert told.bound is not None
     told.bound.close()
-    said = refused(command("serve", "coordinator", "--config", str(told.path)))
+    said = rejected(command("serve", "coordinator", "--config", str(told.path)))
     assert "configures a helper: run tacit serve helper" in said
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.commands import Command, refused, result
+from tests.cli.commands import Command, rejected, result
 from tests.tables import each_row, extended_after
 
 from tacit.algorithms.registry import algorithms, lookup
-from tacit.cli.simulating import shown
+from tacit.cli.simulating import format_option
 
 SMALL = {
     "arms": ("--arms", 3, "--horizon", 200),
@@ -121,6 +121,7 @@ COMPARED = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("family", extended_after(1, COMPARED))
 def test_algorithms_of_every_family_are_compared(
     command: Command, tmp_path: Path, family: str
@@ -138,6 +139,7 @@ def test_algorithms_of_every_family_are_compared(
     assert ("participants" if family == "arms" else "rounds") in out
 
 
+@pytest.mark.extended
 def test_compared_results_are_those_of_simulations(command: Command, tmp_path: Path) -> None:
     size = (*SMALL["arms"], *QUICK)
     names = "dist-dp-se,ldp-se"
@@ -147,6 +149,7 @@ def test_compared_results_are_those_of_simulations(command: Command, tmp_path: P
         assert _timeless(alone) == _timeless(found)
 
 
+@pytest.mark.extended
 def test_a_comparison_says_how_often_participants_may_take_part(
     command: Command, tmp_path: Path
 ) -> None:
@@ -218,6 +221,7 @@ def test_clipped_rewards_are_counted(command: Command, tmp_path: Path) -> None:
     assert "20 rewards outside" in command(*words, "--clip")[1]
 
 
+@pytest.mark.extended
 def test_own_data_can_be_compared_on(command: Command, wide: Path, tmp_path: Path) -> None:
     words = ("compare", "--algorithms", "klucb,dist-dp-se", "--replay", wide, *QUICK)
     found = result(command(*words, "--out", tmp_path / "out"))["results"]
@@ -234,6 +238,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("words", TABLES, ids=lambda words: str(words[0]))
 @pytest.mark.parametrize("columns", extended_after(1, [40, 80, 300]))
 def test_tables_fit_and_nothing_is_cut(
@@ -326,11 +331,11 @@ def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_pat
     assert found["attack"]["games"] == 40
     assert found["attack"]["limit"] < 0.56
     schedules = found["schedules"]
-    promised = [row["guarantee"] is not None for row in schedules]
-    assert promised == [False, True, True, True]
+    guaranteed = [row["guarantee"] is not None for row in schedules]
+    assert guaranteed == [False, True, True, True]
     assert all("one participant" in row["guarantee"]["text"] for row in schedules[1:])
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in found["files"])
-    assert "games is 0" in refused(command("attack", "--games", 0))
+    assert "games is 0" in rejected(command("attack", "--games", 0))
 
 
 def test_an_exhibit_that_cannot_be_written_is_rejected_first(
@@ -338,7 +343,7 @@ def test_an_exhibit_that_cannot_be_written_is_rejected_first(
 ) -> None:
     (tmp_path / "taken").write_text("a file")
     words = ("attack", "--games", 10**9, "--out", tmp_path / "taken")
-    assert "cannot write to" in refused(command(*words))
+    assert "cannot write to" in rejected(command(*words))
 
 
 def test_an_epsilon_that_was_asked_for_is_not_rounded_down(command: Command) -> None:
@@ -351,7 +356,7 @@ def test_an_epsilon_that_was_asked_for_is_not_rounded_down(command: Command) -> 
 
 
 def test_budgets_of_silos_are_not_rounded_down() -> None:
-    assert shown(((0.5, 1e-6), (0.5, 1e-6), (1.00004, 1e-5))) == "2*0.5:1e-6,1.001:1e-5"
+    assert format_option(((0.5, 1e-6), (0.5, 1e-6), (1.00004, 1e-5))) == "2*0.5:1e-6,1.001:1e-5"
 
 
 @pytest.mark.parametrize("words", [("--algorithm", "cdp-pe", "-h"), ("-h", "--algorithm=cdp-pe")])
@@ -376,5 +381,5 @@ def test_help_without_an_algorithm_groups_all_options(
     panels = [line.split()[1] for line in out.splitlines() if line.startswith("╭─")]
     assert panels == ["Options", "Problem", "Privacy", "Environment", "Run", "Output"]
     assert "Number of silos; 100, or 10 on recorded data. (federated only)" in " ".join(out.split())
-    assert "simulat" in refused(command("simulat"))
-    assert "did you mean simulate?" in refused(command("simulat"))
+    assert "simulat" in rejected(command("simulat"))
+    assert "did you mean simulate?" in rejected(command("simulat"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.cli.commands import program, refused
+from tests.cli.commands import program, rejected
 
 from tacit.cli import HOMES, built
 
@@ -45,7 +45,7 @@ def test_a_simulation_loads_special_functions_and_no_more_of_scipy() -> None:
 
 def test_the_module_runs_as_a_program() -> None:
     words = ("calibrate", "--noise", "skellam", "--epsilon", -3, "--delta", 1e-5)
-    assert "epsilon is -3" in refused(program(*words))
+    assert "epsilon is -3" in rejected(program(*words))
 
 
 def test_help_lists_every_command_without_loading_any() -> None:

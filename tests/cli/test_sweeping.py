@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import Command, refused, result
+from tests.cli.commands import Command, rejected, result
 from tests.simulation.samples import SMALL_TOML
 from tests.tables import each_row
 
@@ -39,14 +39,15 @@ def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -
     again = result(command("sweep", study, "--workers", 0, "--json"))
     assert (again["cells"], again["done"], again["done_before"]) == (6, 6, 6)
     assert len(again["configurations"]) == 3
-    promised = next(row for row in again["configurations"] if row["asked"] == "ε 0.5")["guarantee"]
-    assert (promised["epsilon"], promised["participations"]) == (0.5, 1)
+    guarantee = next(row for row in again["configurations"] if row["asked"] == "ε 0.5")["guarantee"]
+    assert (guarantee["epsilon"], guarantee["participations"]) == (0.5, 1)
     assert Path(again["results"]).exists()
     told = result(command("report", out_dir, "--json"))
     assert {Path(path).name for path in told.values()} == {"report.html", "summary.csv", "runs.csv"}
     assert "sweep" in json.loads((out_dir / "log.jsonl").read_text())["command"]
 
 
+@pytest.mark.extended
 def test_a_sweep_prints_what_is_guaranteed_beside_what_was_asked_for(
     command: Command, tmp_path: Path
 ) -> None:
@@ -93,13 +94,13 @@ def test_bad_words_are_one_line_and_exit_code_2(
     message: str,
 ) -> None:
     monkeypatch.chdir(study.parent)
-    assert message in refused(command(*words))
+    assert message in rejected(command(*words))
     assert [path.name for path in study.parent.iterdir()] == ["study.toml"]
 
 
 def test_a_bad_study_is_one_line_and_nothing_is_written(command: Command, study: Path) -> None:
     study.write_text(STUDY.replace("epsilon", "epsilom"))
-    said = refused(command("sweep", study))
+    said = rejected(command("sweep", study))
     assert said == (
         "tacit: study.toml: guarantees[1].epsilom is not an option of private-med, ucb1; "
         "did you mean epsilon?\n"
@@ -110,16 +111,16 @@ def test_a_bad_study_is_one_line_and_nothing_is_written(command: Command, study:
 def test_a_changed_study_is_rejected_in_its_old_directory(command: Command, study: Path) -> None:
     command("sweep", study, "--workers", 0)
     study.write_text(STUDY.replace("seeds = 2", "seeds = 3"))
-    said = refused(command("sweep", study, "--workers", 0))
+    said = rejected(command("sweep", study, "--workers", 0))
     assert "holds runs of another study: seeds (there 2, here 3). Choose" in said
-    assert "another study" in refused(command("sweep", study, "--dry-run"))
+    assert "another study" in rejected(command("sweep", study, "--dry-run"))
 
 
 def test_without_ray_the_engine_says_what_to_install(
     command: Command, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    said = refused(command("sweep", study, "--engine", "ray"))
+    said = rejected(command("sweep", study, "--engine", "ray"))
     assert "ray is missing. Install it with pip install 'tacit[ray]'" in said
 
 
@@ -127,7 +128,7 @@ def test_without_pyarrow_results_are_lines_of_json(
     command: Command, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "pip install 'tacit[parquet]'" in refused(
+    assert "pip install 'tacit[parquet]'" in rejected(
         command("sweep", study, "--workers", 0, "--format", "parquet", "--out", study.parent / "p")
     )
     found = result(command("sweep", study, "--workers", 0, "--json"))

@@ -24,7 +24,7 @@ from tacit.environments.contextual import Codes
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
-from tacit.protocols.statistics import CornerStatistic
+from tacit.protocols.statistics import Answers, CornerStatistic
 
 FIELDS = (
     Category("a", ("x", "y", "z")),
@@ -87,7 +87,8 @@ def test_a_participant_adds_one_to_one_cell(seed: int) -> None:
     for code, option, outcome in itertools.product(codes, range(3), (0, 1)):
         one = Codes(code[None], features)
         for _ in range(4):
-            total = statistic.total(one, np.array([option]), np.array([outcome]), rng)
+            answers = Answers(one, np.array([option]), np.array([outcome]))
+            total = statistic.total(answers, rng)
             assert len(total) == statistic.size
             assert sorted(total.tolist())[-2:] == [0, 1]
             assert total.sum() == 1
@@ -108,16 +109,29 @@ def test_simulated_devices_land_in_corners_with_their_chances(seed: int) -> None
     statistic, chance = CornerStatistic.of(features), public_corners(features)
     for place, option in ((3, 0), (40, 1), (17, 2)):
         people = Codes(np.repeat(public_codes(features)[place : place + 1], 20_000, 0), features)
-        total = statistic.total(people, np.full(20_000, option), np.ones(20_000, dtype=int), rng)
+        answers = Answers(people, np.full(20_000, option), np.ones(20_000, dtype=int))
+        total = statistic.total(answers, rng)
         expected = chance[place, option]
         spread = 5 * np.sqrt(expected * (1 - expected) / 20_000) + 1e-12
         assert (np.abs(total[1::2] / 20_000 - expected) <= spread).all()
 
 
+@pytest.mark.parametrize("values", [128, 129])
+def test_as_many_corners_as_the_limit_are_laid_out_and_no_more(values: int) -> None:
+    device = Category("device", tuple(f"d{k}" for k in range(values)))
+    matrix = ((0.5, 0.1, *(0.25,) * (values - 1)),)
+    features = FeatureMap((device,), ("a", "b"), (matrix, matrix))
+    if values > 128:
+        with pytest.raises(TacitError, match="258 corners: must be at most 256"):
+            layout(features)
+    else:
+        assert layout(features).size == 256
+
+
 def test_dummies_have_few_corners_and_random_features_many() -> None:
     def chosen(**options: Any) -> tuple[str, str]:
-        problem: Any = lookup("private-contextual").ask(options)
-        found: tuple[str, str] = problem.fitted(problem.start(0, None).world, 0).chosen()
+        problem: Any = lookup("private-contextual").make_problem(options)
+        found: tuple[str, str] = problem.for_environment(problem.start(0, None).world, 0).chosen()
         return found
 
     assert chosen(contexts="interactions")[0] == "corners"

@@ -35,9 +35,9 @@ SEGMENTS: dict[str, Any] = {"arms": 2, "contexts": "segments", "segments": 4, "h
 
 def built(seed: int = 1, **options: Any) -> tuple[Experiment, Any]:
     entry = lookup("private-contextual")
-    problem: Any = entry.ask(options)
+    problem: Any = entry.make_problem(options)
     start = problem.start(seed, None)
-    return entry.build(problem.fitted(start.world, seed)), start
+    return entry.build(problem.for_environment(start.world, seed)), start
 
 
 def finished(seed: int = 1, **options: Any) -> tuple[Experiment, Any, Any]:
@@ -51,15 +51,15 @@ def finished(seed: int = 1, **options: Any) -> tuple[Experiment, Any, Any]:
     [
         ("central", SMALL, View.SERVER_OUTPUT),
         ("two-servers", SMALL, View.OTHER_SERVER),
-        ("secure-aggregation", SMALL, View.OPENED_SUM),
+        ("secure-aggregation", SMALL, View.RELEASED_SUM),
         ("central", CORNERS, View.SERVER_OUTPUT),
         ("two-servers", CORNERS, View.OTHER_SERVER),
-        ("secure-aggregation", CORNERS, View.OPENED_SUM),
+        ("secure-aggregation", CORNERS, View.RELEASED_SUM),
         ("shuffler", CORNERS, View.SHUFFLED),
         ("local", CORNERS, View.MESSAGE),
         ("central", SEGMENTS, View.SERVER_OUTPUT),
         ("two-servers", SEGMENTS, View.OTHER_SERVER),
-        ("secure-aggregation", SEGMENTS, View.OPENED_SUM),
+        ("secure-aggregation", SEGMENTS, View.RELEASED_SUM),
         ("shuffler", SEGMENTS, View.SHUFFLED),
         ("local", SEGMENTS, View.MESSAGE),
     ],
@@ -70,21 +70,21 @@ def test_every_trust_model_runs_under_one_guarantee(
 ) -> None:
     """Also beside an evaluation slice, and from a file in the middle."""
     experiment, start = built(trust=trust, evaluation=evaluation, **options)
-    promised = experiment.guarantee
-    assert promised is not None
-    assert promised.view is view
-    assert promised.participations == 1
-    assert {Protects(Secret.CONTEXT_AND_REWARDS), PublicMembership()} <= promised.assumptions
+    guarantee = experiment.guarantee
+    assert guarantee is not None
+    assert guarantee.view is view
+    assert guarantee.participations == 1
+    assert {Protects(Secret.CONTEXT_AND_REWARDS), PublicMembership()} <= guarantee.assumptions
     pure = "contexts" in options and trust != "shuffler"
-    assert isinstance(promised, PureDP if pure else ApproximateDP)
+    assert isinstance(guarantee, PureDP if pure else ApproximateDP)
     for round_ in experiment.propose():
         protocol = experiment.open(round_)
         assert protocol.guarantee is not None
-        assert protocol.guarantee.implies(promised)
+        assert protocol.guarantee.implies(guarantee)
         played = start.world.play(round_, protocol, start.rng)
         experiment.observe(round_, protocol.simulate(played.load, start.noise))
     restored = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict(), allow_nan=False)))
-    assert restored.guarantee == promised
+    assert restored.guarantee == guarantee
     for one in (experiment, restored):
         rng = np.random.default_rng(3)
         outcome = run(one, start.world, rng)
@@ -123,8 +123,8 @@ def test_what_costs_too_much_or_makes_no_sense_is_rejected(
 
 def test_the_statistic_follows_from_the_size_of_the_context() -> None:
     def chosen(**options: Any) -> tuple[str, str]:
-        problem: Any = lookup("private-contextual").ask(options)
-        found: tuple[str, str] = problem.fitted(problem.start(0, None).world, 0).chosen()
+        problem: Any = lookup("private-contextual").make_problem(options)
+        found: tuple[str, str] = problem.for_environment(problem.start(0, None).world, 0).chosen()
         return found
 
     assert chosen(contexts="segments", segments=20, arms=4)[0] == "tables"
@@ -138,6 +138,7 @@ def test_the_statistic_follows_from_the_size_of_the_context() -> None:
     assert chosen(contexts="segments", segments=2, arms=2, statistic="moments")[1] == "asked for"
 
 
+@pytest.mark.extended
 def test_policies_beat_the_best_single_option() -> None:
     """Two segments with opposite best options; regret over 12 seeds, far from the single one."""
     world = SegmentContexts(np.array([[0.3, 0.6], [0.6, 0.3]]), np.array([0.5, 0.5]))
@@ -208,6 +209,7 @@ COVERED = [
 ]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("options", COVERED, ids=range(5))
 def test_confidence_sets_hold_at_all_rounds(options: dict[str, Any]) -> None:
     """95 % sets miss in 12 runs at most 4 times, but with probability below 3e-4 if they miss in
@@ -283,6 +285,7 @@ def written(path: Path, rows: int) -> Path:
     return path
 
 
+@pytest.mark.extended
 def test_logs_are_replayed_by_rejection(tmp_path: Path) -> None:
     """The policy's mean reward approaches 0.7, where each option alone earns 0.5."""
     log = read_context_log(written(tmp_path / "log.csv", 24_000))
@@ -365,5 +368,5 @@ def test_random_instances_have_means_in_the_stated_range() -> None:
         world = random_linear(kind, 5, 8, np.random.default_rng(3))
         means = world.expected(world.codes(20_000, np.random.default_rng(4)).astype(float))
         assert 0.15 < means.min() < means.max() < 0.65
-        assert world.single is not None
-        assert 0 <= world.single[0] <= world.single[1]
+        assert world.single_option_regret is not None
+        assert 0 <= world.single_option_regret[0] <= world.single_option_regret[1]

@@ -26,9 +26,9 @@ def begun(contexts: str) -> tuple[Any, Experiment]:
     entry = lookup("private-contextual")
     asked: dict[str, Any] = {"contexts": contexts, "arms": 4, "horizon": 20_000}
     asked |= {"trust": "two-servers", "statistic": STATISTICS[contexts]}
-    problem: Any = entry.ask(asked)
+    problem: Any = entry.make_problem(asked)
     world = problem.start(0, None).world
-    fitted = problem.fitted(world, 0)
+    fitted = problem.for_environment(world, 0)
     return world.mapped(fitted.features), entry.build(fitted)
 
 
@@ -61,6 +61,7 @@ def test_moments_move_to_the_limits_of_their_entries() -> None:
     assert np.linalg.norm(sums[first]) > 1.5 * np.linalg.norm(false[first])
 
 
+@pytest.mark.extended
 def test_corrupted_participants_cost_regret() -> None:
     how: dict[str, Any] = {"horizon": 20_000, "runs": 2, "workers": 1, "arms": 4}
     entry = lookup("private-contextual")
@@ -71,10 +72,10 @@ def test_corrupted_participants_cost_regret() -> None:
         assert false.regret_mean > factor * honest.regret_mean
 
 
+@pytest.mark.extended
 def test_a_plan_measures_them_and_the_weight_of_a_report() -> None:
     found = plan(
         options=5,
-        gap=0.1,
         horizon=5000,
         algorithm="private-contextual",
         trusts=("two-servers",),

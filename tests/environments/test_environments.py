@@ -17,8 +17,8 @@ from tacit.environments import (
     Beta,
     ClippedGaussian,
     Environment,
-    Guarded,
     Replay,
+    TwoMetrics,
     instance_means,
     read_mslr,
     read_table,
@@ -45,6 +45,7 @@ ENVIRONMENTS: dict[str, Environment] = {
 EACH = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 
+@pytest.mark.extended
 @EACH
 @pytest.mark.parametrize("precision", [1, 2, 7, 100])
 def test_levels_and_rounded_rewards_have_one_distribution(name: str, precision: int) -> None:
@@ -258,7 +259,7 @@ def test_fewer_different_documents_than_arms_are_rejected(tmp_path: Path) -> Non
 
 
 def test_a_second_metric_is_played_beside_the_first() -> None:
-    world = Guarded(Bernoulli((0.2, 0.7)), Beta((0.5, 0.25)))
+    world = TwoMetrics(Bernoulli((0.2, 0.7)), Beta((0.5, 0.25)))
     rng = np.random.default_rng(0)
     assert (world.arms, world.metrics, world.binary) == (2, 2, False)
     assert Bernoulli((0.2, 0.7)).metrics == 1
@@ -278,8 +279,8 @@ def test_a_second_metric_is_played_beside_the_first() -> None:
 
 def test_second_metrics_that_do_not_fit_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match="the first metric has 2 arms, the second 3"):
-        Guarded(Bernoulli((0.2, 0.7)), Bernoulli((0.2, 0.7, 0.1)))
+        TwoMetrics(Bernoulli((0.2, 0.7)), Bernoulli((0.2, 0.7, 0.1)))
     (tmp_path / "wide.csv").write_text("a,b\n1,0\n0,1\n", encoding="utf-8")
     recorded = read_table(tmp_path / "wide.csv")
     with pytest.raises(TacitError, match="has one metric of each recorded participant"):
-        Guarded(recorded, Bernoulli((0.2, 0.7)))
+        TwoMetrics(recorded, Bernoulli((0.2, 0.7)))

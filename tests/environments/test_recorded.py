@@ -201,22 +201,22 @@ def test_arms_and_horizons_that_do_not_fit_are_rejected() -> None:
     IndexError.
     """
     three = Bernoulli((0.1, 0.2, 0.3))
-    ArmsProblem.of(arms=3).fitted(three, 0)
-    assert ArmsProblem.of(arms=2).fitted(TABLE, 0).names == ("A", "B")
+    ArmsProblem.of(arms=3).for_environment(three, 0)
+    assert ArmsProblem.of(arms=2).for_environment(TABLE, 0).names == ("A", "B")
     for arms in (2, 4):
         with pytest.raises(TacitError, match=f"arms is {arms}, but the environment has 3: leave"):
-            ArmsProblem.of(arms=arms).fitted(three, 0)
+            ArmsProblem.of(arms=arms).for_environment(three, 0)
     run = TABLE.fresh(np.random.default_rng(0))
     with pytest.raises(TacitError, match="arms is 3, but the environment has 2: leave arms out"):
-        ArmsProblem.of(arms=3, horizon=30).fitted(run, 0)
+        ArmsProblem.of(arms=3, horizon=30).for_environment(run, 0)
     with pytest.raises(
         TacitError, match="is 1,000: must be at most 30, the recorded participants of 'B'"
     ):
-        ArmsProblem.of(arms=2, horizon=1000).fitted(run, 0)
+        ArmsProblem.of(arms=2, horizon=1000).for_environment(run, 0)
     with pytest.raises(
         TacitError, match="environment is Synthetic: must be an environment of arms"
     ):
-        ArmsProblem.of(arms=2).fitted(Synthetic.draw(2, 3, 4, np.random.default_rng(0)), 0)
+        ArmsProblem.of(arms=2).for_environment(Synthetic.draw(2, 3, 4, np.random.default_rng(0)), 0)
     check_horizon(30, TABLE)
     for unlimited in (three, log(), TABLE.resampled()):
         check_horizon(10**9, unlimited)

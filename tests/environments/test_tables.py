@@ -123,9 +123,9 @@ BAD_TABLES = {
 
 @each_row("text", BAD_TABLES)
 def test_what_cannot_be_read_for_certain_is_rejected_by_line(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TacitError, match=BAD_TABLES[text]) as refusal:
+    with pytest.raises(TacitError, match=BAD_TABLES[text]) as rejection:
         read_table(write(tmp_path / "x.csv", text))
-    assert len(str(refusal.value)) < 280
+    assert len(str(rejection.value)) < 280
 
 
 def test_files_that_are_none_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from tests.mutants.catalogue import EQUIVALENT, TARGETS
 from tests.mutants.running import Broken, put
 
 
+@pytest.mark.extended
 def test_every_target_can_be_broken_and_every_equivalent_is_still_made() -> None:
     call = [sys.executable, "-m", "tests.mutants", "--list"]
     root = Path(__file__).parents[2]

@@ -101,7 +101,7 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Enumerate:
 
     for module in (coins, walking, inversion):
         monkeypatch.setattr(module, "WORD", SMALL_WORD)
-        monkeypatch.setattr(module, "word", lambda: random_bits(SMALL_WORD))
+        monkeypatch.setattr(module, "random_word", lambda: random_bits(SMALL_WORD))
     for module in (coins, draws):
         monkeypatch.setattr(module, "random_bits", random_bits)
     monkeypatch.setattr(draws, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
@@ -184,7 +184,7 @@ def test_an_exponential_coin_has_exactly_its_probability(
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 5, 8, 11])
 def test_uniform_integers_are_uniform(bit_by_bit: Enumerate, bound: int) -> None:
-    masses, undecided = bit_by_bit(lambda: coins.below(bound), 14)
+    masses, undecided = bit_by_bit(lambda: coins.uniform_below(bound), 14)
     assert len(set(masses.values())) == 1
     assert set(masses) == set(range(bound))
     assert undecided < Fraction(1, 10)
@@ -280,7 +280,7 @@ def test_64_tied_digits_are_settled_by_the_next_word(monkeypatch: pytest.MonkeyP
     chance = Chance(Fraction(1, 3))  # 0.0101...: its digits are 0x5555...
     for following, outcome in [(0x5555555555555554, True), (0x5555555555555556, False)]:
         words = iter([0x5555555555555555, 0x5555555555555555, following])
-        monkeypatch.setattr(coins, "word", lambda words=words: next(words))
+        monkeypatch.setattr(coins, "random_word", lambda words=words: next(words))
         assert chance.flip() is outcome
         assert next(words, None) is None
 
@@ -289,7 +289,7 @@ def test_a_table_settles_64_tied_digits_by_the_next_word(monkeypatch: pytest.Mon
     part = draws.ones.__wrapped__(1, Fraction(1, 3))  # F(0) = 2/3 = 0.1010...
     for following, outcome in [(0, 0), (0xFFFFFFFFFFFFFFFF, 1)]:
         words = iter([0xAAAAAAAAAAAAAAAA, following])
-        monkeypatch.setattr(inversion, "word", lambda words=words: next(words))
+        monkeypatch.setattr(inversion, "random_word", lambda words=words: next(words))
         assert part.draw() == outcome
 
 
@@ -381,10 +381,10 @@ def test_no_float_takes_part_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatc
     """
     distribution = rebuilt(DRAWABLE[name])
 
-    def refuse(self: Fraction) -> float:
+    def reject(self: Fraction) -> float:
         raise AssertionError(f"{self} was turned into a float")
 
-    monkeypatch.setattr(Fraction, "__float__", refuse)
+    monkeypatch.setattr(Fraction, "__float__", reject)
     with watched() as (found, codes):
         for _ in range(20):
             distribution.draw()
@@ -409,18 +409,18 @@ def test_the_watch_notices_floats() -> None:
 
 
 def test_a_forked_child_does_not_replay_its_parents_words() -> None:
-    coins.word()
+    coins.random_word()
     assert coins._pool, "the pool holds words that a child could replay"
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover
-        os.write(writer, b"".join(coins.word().to_bytes(8, "little") for _ in range(16)))
+        os.write(writer, b"".join(coins.random_word().to_bytes(8, "little") for _ in range(16)))
         os._exit(0)
     os.close(writer)
     theirs = os.read(reader, 128)
     os.waitpid(child, 0)
     os.close(reader)
-    ours = b"".join(coins.word().to_bytes(8, "little") for _ in range(16))
+    ours = b"".join(coins.random_word().to_bytes(8, "little") for _ in range(16))
     assert len(theirs) == 128
     assert not {theirs[i : i + 8] for i in range(0, 128, 8)} & {
         ours[i : i + 8] for i in range(0, 128, 8)
@@ -438,7 +438,7 @@ def test_words_come_from_the_operating_system_and_are_used_once(
 
     monkeypatch.setattr(os, "urandom", urandom)
     monkeypatch.setattr(coins, "_pool", [])
-    words = [coins.word() for _ in range(coins._REFILL + 1)]
+    words = [coins.random_word() for _ in range(coins._REFILL + 1)]
     assert asked == [8 * coins._REFILL] * 2
     assert len(set(words)) == 32
     assert all(0 <= value < 1 << 64 for value in words)

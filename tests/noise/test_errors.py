@@ -40,7 +40,7 @@ POSITIVE: dict[str, Callable[[Any], object]] = {
 NOT_POSITIVE = [0, -1, -0.5, math.nan, math.inf, -math.inf, "2", None, True, 1j, [1]]
 
 
-def refusal(call: Callable[[], object]) -> str:
+def rejection(call: Callable[[], object]) -> str:
     with pytest.raises(TacitError) as caught:
         call()
     message = str(caught.value)
@@ -52,7 +52,7 @@ def refusal(call: Callable[[], object]) -> str:
 @each_row("value", NOT_POSITIVE)
 @each_row("name", POSITIVE)
 def test_a_parameter_that_is_not_a_positive_number_is_rejected(name: str, value: object) -> None:
-    message = refusal(lambda: POSITIVE[name](value))
+    message = rejection(lambda: POSITIVE[name](value))
     assert message.startswith(f"{name} is ")
     assert str(value) in message
     assert "must be" in message
@@ -66,14 +66,14 @@ def test_a_parameter_that_is_not_a_positive_number_is_rejected(name: str, value:
 def test_a_bias_outside_zero_to_one_is_rejected(
     make: Callable[[Any], object], value: object
 ) -> None:
-    message = refusal(lambda: make(value))
+    message = rejection(lambda: make(value))
     assert str(value) in message
     assert "must be a probability with 0 <" in message
 
 
 @pytest.mark.parametrize("chance", [Chance(Fraction(0)), Chance(Fraction(1))])
 def test_a_certain_chance_is_no_beta(chance: Chance) -> None:
-    assert "strictly between 0 and 1" in refusal(lambda: Polya(1, chance))
+    assert "strictly between 0 and 1" in rejection(lambda: Polya(1, chance))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_certain_chance_is_no_beta(chance: Chance) -> None:
 )
 def test_a_chance_beyond_certainty_is_rejected(factor: Any, rate: Any) -> None:
     assert (
-        "must be" in (message := refusal(lambda: Chance(factor, rate)))
+        "must be" in (message := rejection(lambda: Chance(factor, rate)))
         or "needs a factor" in message
     )
 
@@ -89,7 +89,7 @@ def test_a_chance_beyond_certainty_is_rejected(factor: Any, rate: Any) -> None:
 @each_row("count", [0, -3, 2.5, math.nan, "two", None])
 @each_row("name", DISTRIBUTIONS)
 def test_a_share_count_below_one_is_rejected(name: str, count: Any) -> None:
-    message = refusal(lambda: DISTRIBUTIONS[name].share(count))
+    message = rejection(lambda: DISTRIBUTIONS[name].share(count))
     assert message.startswith(f"shares is {count}: ")
     assert "at least one participant" in message
 
@@ -97,14 +97,14 @@ def test_a_share_count_below_one_is_rejected(name: str, count: Any) -> None:
 @each_row("times", [0, -1, math.nan, math.inf, "two"])
 @each_row("name", DISTRIBUTIONS)
 def test_a_power_that_is_not_positive_is_rejected(name: str, times: Any) -> None:
-    assert str(times) in refusal(lambda: DISTRIBUTIONS[name].power(times))
+    assert str(times) in rejection(lambda: DISTRIBUTIONS[name].power(times))
 
 
 @each_row("p", [0, 1, -0.1, 1.1, math.nan, math.inf, "0.5", None])
 @each_row("ask", ["quantile", "tail_quantile", "bound"])
 @each_row("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
 def test_a_level_outside_zero_to_one_is_rejected(name: str, ask: str, p: Any) -> None:
-    message = refusal(lambda: getattr(DISTRIBUTIONS[name], ask)(p))
+    message = rejection(lambda: getattr(DISTRIBUTIONS[name], ask)(p))
     assert f"is {p}: must be a probability" in message
 
 
@@ -113,28 +113,29 @@ def test_a_level_outside_zero_to_one_is_rejected(name: str, ask: str, p: Any) ->
 )
 @pytest.mark.parametrize("ask", ["quantile", "tail_quantile", "bound"])
 def test_a_level_that_no_double_can_tell_from_an_end_is_rejected(ask: str, p: Fraction) -> None:
-    assert "in double precision" in refusal(lambda: getattr(DiscreteLaplace(10), ask)(p))
+    assert "in double precision" in rejection(lambda: getattr(DiscreteLaplace(10), ask)(p))
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "3"], ids=repr)
 def test_a_size_that_is_no_count_is_rejected(size: Any) -> None:
-    assert f"size is {size}:" in refusal(lambda: Skellam(3).draw(size))
+    assert f"size is {size}:" in rejection(lambda: Skellam(3).draw(size))
 
 
 @pytest.mark.parametrize("modulus", [1, 0, -7, 2.5, "31"], ids=repr)
 def test_a_modulus_that_releases_nothing_is_rejected(modulus: Any) -> None:
-    assert f"modulus is {modulus}:" in refusal(lambda: modular_pmf(Skellam(3), modulus))
+    assert f"modulus is {modulus}:" in rejection(lambda: modular_pmf(Skellam(3), modulus))
 
 
 @pytest.mark.parametrize("failure", [0, 1, math.nan, -1e-9, "never"], ids=repr)
 def test_a_failure_probability_that_is_none_is_rejected(failure: Any) -> None:
-    assert f"failure probability is {failure}:" in refusal(lambda: Skellam(3).room(failure))
+    said = rejection(lambda: Skellam(3).tail_margin(failure))
+    assert f"failure probability is {failure}:" in said
 
 
 def test_a_modulus_too_small_is_rejected() -> None:
-    assert "use at least" in refusal(lambda: wrap_probability(Skellam(3), 10, 5))
-    assert "use at least" in refusal(lambda: DiscreteLaplace(300).wrap_chance(10, 5))
-    assert "largest sum is -1" in refusal(lambda: wrap_probability(Skellam(3), -1, 5))
+    assert "use at least" in rejection(lambda: wrap_probability(Skellam(3), 10, 5))
+    assert "use at least" in rejection(lambda: DiscreteLaplace(300).wrap_chance(10, 5))
+    assert "largest sum is -1" in rejection(lambda: wrap_probability(Skellam(3), -1, 5))
 
 
 @each_row(
@@ -142,24 +143,24 @@ def test_a_modulus_too_small_is_rejected() -> None:
     [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None],
 )
 def test_a_table_that_is_no_distribution_is_rejected(probabilities: Any) -> None:
-    assert "sum to 1" in refusal(lambda: Table.of(0, probabilities))
+    assert "sum to 1" in rejection(lambda: Table.of(0, probabilities))
 
 
 def test_a_table_starts_at_a_whole_number() -> None:
     starts: list[Any] = [0.5, "0", None]
     for start in starts:
-        assert "whole number to start at" in refusal(partial(Table.of, start, np.array([1.0])))
+        assert "whole number to start at" in rejection(partial(Table.of, start, np.array([1.0])))
 
 
 @pytest.mark.parametrize(("sigma", "n"), [(0, 2), (math.nan, 2), (1, 0), (1, 1.5), ("1", 2)])
 def test_a_divergence_of_nothing_is_rejected(sigma: Any, n: Any) -> None:
-    assert "must be" in refusal(lambda: sum_divergence(sigma, n))
+    assert "must be" in rejection(lambda: sum_divergence(sigma, n))
 
 
 def test_more_bits_than_simulations_count_are_rejected() -> None:
     rng = np.random.default_rng(1)
     for size in (None, 3):
-        found = refusal(partial(Binomial(1 << 63).sample, rng, size))
+        found = rejection(partial(Binomial(1 << 63).sample, rng, size))
         assert "n is 9.22e+18" in found
         assert "use a larger epsilon" in found
     assert 0 <= Binomial((1 << 63) - 1).sample(rng) < 1 << 63

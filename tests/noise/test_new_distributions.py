@@ -249,13 +249,13 @@ def test_a_distribution_that_does_not_divide_offers_close_shares() -> None:
     from tacit.noise import DiscreteGaussian, sum_divergence
 
     distribution = DiscreteGaussian(20.0)
-    share = distribution.nearby_share(16)
+    share = distribution.approximate_share(16)
     assert share == DiscreteGaussian(5.0)
     assert share.sum_of_shares(16) == distribution
     assert share.closeness(16) == sum_divergence(5.0, 16)
     assert not distribution.divisible
     for exact in (Skellam(8), DiscreteLaplace(8)):
-        assert exact.nearby_share(4) == exact.share(4)
+        assert exact.approximate_share(4) == exact.share(4)
         assert exact.share(4).sum_of_shares(4) == exact
         assert exact.closeness(4) == 0.0
 

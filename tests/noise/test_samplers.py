@@ -14,7 +14,7 @@ from tests.noise.battery import adjacent_ratios, chi_square, signs, suspicions
 from tests.noise.distributions import DISTRIBUTIONS, DRAWABLE
 
 from tacit.noise import Chance, DiscreteLaplace, NoiseDistribution, Polya, Skellam
-from tacit.sampling.coins import ONE_OVER_E, below, flip_exp, random_bits
+from tacit.sampling.coins import ONE_OVER_E, flip_exp, random_bits, uniform_below
 
 EACH = pytest.mark.parametrize("name", DRAWABLE)
 DRAWS = 40_000  # as many as catch the wrong samplers below
@@ -64,6 +64,7 @@ def test_a_seed_reproduces_samples_and_shapes_are_kept(name: str) -> None:
     assert distribution.sample(np.random.default_rng(5), 0).shape == (0,)
 
 
+@pytest.mark.extended
 def test_wide_draws_have_the_right_spread() -> None:
     """Far beyond what a histogram resolves: the variance of 60 draws at standard deviation 10^6,
     false alarm 1e-8.
@@ -86,7 +87,7 @@ def half_scale() -> int:
 def zero_counted_twice() -> int:
     """The sign of a magnitude, without throwing away minus zero."""
     while True:
-        remainder = below(10)
+        remainder = uniform_below(10)
         if flip_exp(Fraction(remainder, 10)):
             break
     whole = 0
@@ -105,7 +106,7 @@ def never_minus_one() -> int:
 def leaning_to_the_right() -> int:
     """One sign in twenty is lost."""
     value = DiscreteLaplace(10).draw()
-    return abs(value) if below(20) == 0 else value
+    return abs(value) if uniform_below(20) == 0 else value
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,7 @@ def test_a_polya_walk_without_restart_is_caught() -> None:
     assert suspicions([walk() for _ in range(10_000)], Polya(r, beta))
 
 
+@pytest.mark.extended
 def test_the_battery_accepts_an_independent_right_sampler_at_about_its_stated_rate() -> None:
     """At an alarm of 5%, 200 runs of NumPy's own Poisson difference raise 0 to 26 alarms but for a
     chance of 1e-5.

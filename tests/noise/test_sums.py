@@ -144,7 +144,7 @@ def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
     ids=repr,
 )
 def test_a_distribution_says_how_much_room_it_needs(distribution: NoiseDistribution) -> None:
-    modulus = 130 + 2 * distribution.room(1e-9) + 1
+    modulus = 130 + 2 * distribution.tail_margin(1e-9) + 1
     assert 0 < distribution.wrap_chance(130, modulus) <= 1e-9
     assert distribution.wrap_chance(130, 132) > 0.1
 

@@ -166,6 +166,7 @@ def test_tail_bounds_bracket_the_exact_sum(distribution: NoiseDistribution, sign
         assert high <= low * (1 + (1e-6 if distribution.symmetric else 1e-4)) + 1e-300
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("distribution", WIDE, ids=repr)
 def test_quantiles_of_wide_distributions_invert_the_exact_sum(
     distribution: NoiseDistribution,

@@ -111,6 +111,7 @@ def test_a_certificate_agrees_with_enumerating_everything(
     assert certify(parameters, method=method).epsilon >= bound
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("users", "epsilon"), [(2, 0.906), (4, 0.845), (8, 0.821), (16, 0.810), (32, 0.805)]
 )
@@ -176,6 +177,7 @@ def test_integers_and_tilted_polynomials_agree_for_each_k(users: int) -> None:
         assert abs(exact - tilted) < Fraction(1, 10**10)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("k", [0, 17, 63])
 def test_tilted_polynomials_agree_with_balls_at_128_users(k: int) -> None:
     parameters = PureShuffleParameters(128, 1, Fraction(19, 20), 20, Fraction(1, 2**27))
@@ -307,6 +309,7 @@ def assert_holds(row: TableRow) -> None:
     assert stored.epsilon - found.epsilon <= Fraction(1, 10**6)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("row", SMALL, ids=row_name)
 def test_small_rows_of_the_table_hold(row: TableRow) -> None:
     assert_holds(row)
@@ -360,7 +363,7 @@ def test_lookup_names_the_certified_sizes() -> None:
 @pytest.mark.parametrize("users", [2, 3, 5, 1023, 1024, 1025, 2500, 10**6 + 7])
 def test_groups_hold_everyone_once_and_one_more_than_is_certified(users: int) -> None:
     cut = groups(users, 1)
-    assert sum(group.people for group in cut) == users
+    assert sum(group.participants for group in cut) == users
     assert all(group.row.certificate.epsilon <= 1 for group in cut)
     assert all(users >= group.size >= group.row.users + 1 for group in cut)
     assert all(group.count >= 1 for group in cut)

@@ -108,8 +108,8 @@ def test_the_axis_says_what_an_epsilon_means(axis: Axis, constants: str, tmp_pat
     rows = [row for row in read(table) if row["algorithm"] != "dp-se"]  # which has one form only
     assert {row["constants"] for row in rows} == {constants}
     guarantees = {row["label"]: row["guarantee"] for row in read(means)}
-    promised = guarantees["Dist-RDP-SE"].startswith("(1, 1e-05)-DP")
-    assert promised == (axis == "equal")  # the paper's epsilon is a Rényi scale
+    guaranteed = guarantees["Dist-RDP-SE"].startswith("(1, 1e-05)-DP")
+    assert guaranteed == (axis == "equal")  # the paper's epsilon is a Rényi scale
 
 
 def test_settings_are_those_of_the_authors() -> None:
@@ -172,6 +172,7 @@ def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
     assert [path.suffix for path in files] == [".png", ".csv", ".csv"]
 
 
+@pytest.mark.extended
 def test_a_drawing_that_was_interrupted_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

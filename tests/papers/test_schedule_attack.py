@@ -26,6 +26,7 @@ def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one(
     assert outcome.fixed_content - 0.08 < outcome.limit < 0.56
 
 
+@pytest.mark.extended
 def test_federated_dp_is_refuted_and_nothing_else_is() -> None:
     """ε of at least what is proved at 99.9% confidence, against a claim of 0.2: what another silo's
     next user is given tells as much as when silos speak; each of the four others exceeds 0.2 by

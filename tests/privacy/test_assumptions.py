@@ -68,13 +68,13 @@ from tacit.privacy import (
     calibrate,
     checked_target,
     compose,
-    derived,
     privacy_loss,
     privacy_of,
+    state_drawn_arithmetic,
     status_of,
     weakest,
 )
-from tacit.privacy.accounting import earned
+from tacit.privacy.accounting import achieved_guarantee
 from tacit.privacy.guarantees import for_fewer
 from tacit.privacy.silos import SilosDP
 from tacit.privacy.silos import weakest as weakest_of_silos
@@ -227,14 +227,14 @@ def test_how_many_of_a_round_may_be_dishonest(
 
 def test_remarks_need_no_cover_and_stay_in_equality() -> None:
     assert uncovered([Declared(), RangeProofs()], []) == ()
-    assert PureDP(1.0).given(Declared()) != PureDP(1.0)
-    assert PureDP(1.0).given(Declared()).implies(PureDP(1.0))
+    assert PureDP(1.0).assuming(Declared()) != PureDP(1.0)
+    assert PureDP(1.0).assuming(Declared()).implies(PureDP(1.0))
 
 
 @pytest.mark.parametrize("view", View)
 def test_only_the_trust_of_its_own_view_goes_without_saying(view: View) -> None:
     trusts = set(TRUST_OF_VIEW.values())
-    stated = PureDP(1.0, view=view).given(*trusts)
+    stated = PureDP(1.0, view=view).assuming(*trusts)
     assert stated.assumptions == trusts - {TRUST_OF_VIEW[view]}
     assert not stated.implies(PureDP(1.0, view=view))
 
@@ -280,9 +280,9 @@ ROUND = DishonestAtMost(Scope.ROUND, 1)
 GUARANTEES: list[Guarantee] = [
     PureDP(1.0),
     PureDP(Fraction(1, 3), view=View.MESSAGE, participations=3),  # type: ignore[arg-type]
-    ApproximateDP(0.5, 1e-5).given(ROUND, ReleasedOnlyAbove(Fraction(9, 10))),
-    derived(ApproximateDP(0.5, 1e-5), Skellam(9)),
-    derived(ApproximateDP(0.5, 1e-5), Gaussian(2.0)),
+    ApproximateDP(0.5, 1e-5).assuming(ROUND, ReleasedOnlyAbove(Fraction(9, 10))),
+    state_drawn_arithmetic(ApproximateDP(0.5, 1e-5), Skellam(9)),
+    state_drawn_arithmetic(ApproximateDP(0.5, 1e-5), Gaussian(2.0)),
     RenyiDP(((2.0, 0.5), (3.0, 0.75))),
     ConcentratedDP(0.125),
     SilosDP(2.0, 1e-5, budgets=((1.0, 1e-5), (2.0, 1e-6))),
@@ -304,33 +304,38 @@ def test_everything_that_a_guarantee_says_is_in_its_digest() -> None:
         replace(one, epsilon=0.6),
         replace(one, delta=1e-6),
         replace(one, participations=2),
-        one.at(view=View.SHUFFLED),
-        one.given(ROUND),
-        one.given(DishonestAtMost(Scope.GROUP, 1)),
-        derived(one, DiscreteLaplace(1)),
-        derived(one, Gaussian(1.0)),
+        one.with_view(view=View.SHUFFLED),
+        one.assuming(ROUND),
+        one.assuming(DishonestAtMost(Scope.GROUP, 1)),
+        state_drawn_arithmetic(one, DiscreteLaplace(1)),
+        state_drawn_arithmetic(one, Gaussian(1.0)),
     ]
     assert len({made.digest for made in (one, *others)}) == len(others) + 1
     assert len({one, *others}) == len(others) + 1
 
 
 def test_a_guarantee_implies_only_with_its_assumptions_covered() -> None:
-    earned = derived(PureDP(1.0).given(ROUND, ReleasedOnlyAbove(Fraction(1))), DiscreteLaplace(1))
+    earned = state_drawn_arithmetic(
+        PureDP(1.0).assuming(ROUND, ReleasedOnlyAbove(Fraction(1))), DiscreteLaplace(1)
+    )
     assert earned.implies(earned)
     assert not earned.implies(PureDP(1.0))
-    assert not earned.implies(PureDP(1.0).given(ROUND))
-    assert earned.implies(PureDP(1.0).given(ROUND, ReleasedOnlyAbove(Fraction(1))))
-    assert earned.implies(PureDP(2.0).given(*earned.assumptions, CompleteGroups()))
-    stronger = PureDP(1.0).given(DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1)))
+    assert not earned.implies(PureDP(1.0).assuming(ROUND))
+    assert earned.implies(PureDP(1.0).assuming(ROUND, ReleasedOnlyAbove(Fraction(1))))
+    assert earned.implies(PureDP(2.0).assuming(*earned.assumptions, CompleteGroups()))
+    stronger = PureDP(1.0).assuming(DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1)))
     assert earned.implies(stronger)
-    more = PureDP(1.0).given(DishonestAtMost(Scope.ROUND, 2), ReleasedOnlyAbove(Fraction(1)))
+    more = PureDP(1.0).assuming(DishonestAtMost(Scope.ROUND, 2), ReleasedOnlyAbove(Fraction(1)))
     assert not earned.implies(more)
-    wrong = PureDP(1.0).given(DishonestAtMost(Scope.GROUP, 1), ReleasedOnlyAbove(Fraction(1)))
+    wrong = PureDP(1.0).assuming(DishonestAtMost(Scope.GROUP, 1), ReleasedOnlyAbove(Fraction(1)))
     assert not earned.implies(wrong)
 
 
 def test_a_guarantee_covers_no_more_metrics_than_it_states() -> None:
-    one, two, five = PureDP(1.0), *(PureDP(1.0).given(MetricsPerParticipation(n)) for n in (2, 5))
+    one, two, five = (
+        PureDP(1.0),
+        *(PureDP(1.0).assuming(MetricsPerParticipation(n)) for n in (2, 5)),
+    )
     assert [each.metrics for each in (one, two, five)] == [1, 2, 5]
     for place, strong in enumerate((one, two, five)):
         for other, weak in enumerate((one, two, five)):
@@ -344,15 +349,15 @@ def test_participations_with_a_delta_are_in_different_rounds() -> None:
     """Two of them in one round move its sum twice under one draw: δ is far above the stated one."""
     target = ApproximateDP(1.0, 1e-5, participations=2)
     distribution = calibrate("skellam", 1, target).integer_distribution
-    found = checked_target(distribution, 1, target, View.OPENED_SUM)
+    found = checked_target(distribution, 1, target, View.RELEASED_SUM)
     assert DistinctRounds() in found.assumptions
     assert privacy_loss(distribution, 2).delta(1.0) > 20 * target.delta
     assert DistinctRounds() in calibrate("skellam", 1, target).guarantee.assumptions
     assert DistinctRounds() in privacy_of(distribution, delta=1e-5, participations=2).assumptions
     once = ApproximateDP(1.0, 1e-5)
-    assert checked_target(distribution, 1, once, View.OPENED_SUM).assumptions == frozenset()
+    assert checked_target(distribution, 1, once, View.RELEASED_SUM).assumptions == frozenset()
     pure = PureDP(1.0, participations=2)
-    assert checked_target(DiscreteLaplace(2), 1, pure, View.OPENED_SUM).assumptions == frozenset()
+    assert checked_target(DiscreteLaplace(2), 1, pure, View.RELEASED_SUM).assumptions == frozenset()
     assert privacy_loss(DiscreteLaplace(2), 2).pure <= 1.0 + 1e-12
 
 
@@ -370,14 +375,17 @@ def test_silos_numbers_are_the_largest_of_their_budgets() -> None:
 
 def test_arithmetic_is_derived_and_never_assumed() -> None:
     assert PureDP(1.0).arithmetic is Arithmetic.UNSTATED
-    exact = derived(PureDP(1.0), DiscreteLaplace(1))
+    exact = state_drawn_arithmetic(PureDP(1.0), DiscreteLaplace(1))
     assert exact.arithmetic is Arithmetic.EXACT
-    assert derived(ApproximateDP(1.0, 1e-6), Gaussian(3.0)).arithmetic is Arithmetic.IDEAL
+    assert (
+        state_drawn_arithmetic(ApproximateDP(1.0, 1e-6), Gaussian(3.0)).arithmetic
+        is Arithmetic.IDEAL
+    )
     assert replace(exact, epsilon=0.5).arithmetic is Arithmetic.UNSTATED
-    assert exact.given(ROUND).arithmetic is Arithmetic.EXACT
-    assert PureDP(1.0).given(ROUND).arithmetic is Arithmetic.UNSTATED
-    assert PureDP(1.0).at(view=View.MESSAGE).arithmetic is Arithmetic.UNSTATED
-    assert exact.at(view=View.MESSAGE).arithmetic is Arithmetic.EXACT
+    assert exact.assuming(ROUND).arithmetic is Arithmetic.EXACT
+    assert PureDP(1.0).assuming(ROUND).arithmetic is Arithmetic.UNSTATED
+    assert PureDP(1.0).with_view(view=View.MESSAGE).arithmetic is Arithmetic.UNSTATED
+    assert exact.with_view(view=View.MESSAGE).arithmetic is Arithmetic.EXACT
     assert exact.to_approximate(1e-6).arithmetic is Arithmetic.EXACT
     assert compose([exact, PureDP(1.0)]).arithmetic is Arithmetic.UNSTATED
     assert compose([exact, exact]).arithmetic is Arithmetic.EXACT
@@ -390,27 +398,33 @@ def test_arithmetic_is_derived_and_never_assumed() -> None:
 
 
 def test_the_weakest_arithmetic_counts_in_any_order() -> None:
-    kinds = [PureDP(1.0), derived(PureDP(1.0), Gaussian(1.0)), derived(PureDP(1.0), Skellam(1))]
+    kinds = [
+        PureDP(1.0),
+        state_drawn_arithmetic(PureDP(1.0), Gaussian(1.0)),
+        state_drawn_arithmetic(PureDP(1.0), Skellam(1)),
+    ]
     for one, other in product(kinds, repeat=2):
         least = one if other.arithmetic.covers(one.arithmetic) else other
         found = weakest([one, other])
         assert found is not None
         assert found.arithmetic is least.arithmetic
         assert compose([one, other]).arithmetic is least.arithmetic
-    silos = [derived(ApproximateDP(1.0, 1e-5), Skellam(1)), ApproximateDP(1.0, 1e-5)]
+    silos = [state_drawn_arithmetic(ApproximateDP(1.0, 1e-5), Skellam(1)), ApproximateDP(1.0, 1e-5)]
     assert weakest_of_silos(silos).arithmetic is Arithmetic.UNSTATED
 
 
 def test_numbers_that_noise_earns_keep_the_assumptions_of_the_target() -> None:
-    target = PureDP(1.0, view=View.MESSAGE).given(ROUND)
-    found = earned(DiscreteLaplace(4), 1, target)
+    target = PureDP(1.0, view=View.MESSAGE).assuming(ROUND)
+    found = achieved_guarantee(DiscreteLaplace(4), 1, target)
     assert (found.epsilon, found.view) == (0.25, View.MESSAGE)
     assert found.assumptions == {ROUND}
     assert found.arithmetic is Arithmetic.EXACT
 
 
 def test_a_guarantee_is_stated_for_no_more_participations_than_derived() -> None:
-    often = derived(PureDP(1.0, participations=3).given(ROUND), DiscreteLaplace(1))
+    often = state_drawn_arithmetic(
+        PureDP(1.0, participations=3).assuming(ROUND), DiscreteLaplace(1)
+    )
     assert for_fewer(often, 3) == often
     fewer = for_fewer(often, 1)
     assert fewer.participations == 1
@@ -426,14 +440,14 @@ def test_noise_of_somebody_elses_is_not_called_exact() -> None:
         """Drawn as its author likes."""
 
     Mine.__module__ = "elsewhere.noise"
-    assert derived(PureDP(1.0), Mine(1)).arithmetic is Arithmetic.UNSTATED
+    assert state_drawn_arithmetic(PureDP(1.0), Mine(1)).arithmetic is Arithmetic.UNSTATED
 
 
 def test_weaker_arithmetic_implies_nothing_stronger() -> None:
     order = [
         PureDP(1.0),
-        derived(PureDP(1.0), Gaussian(1.0)),
-        derived(PureDP(1.0), DiscreteLaplace(1)),
+        state_drawn_arithmetic(PureDP(1.0), Gaussian(1.0)),
+        state_drawn_arithmetic(PureDP(1.0), DiscreteLaplace(1)),
     ]
     for place, one in enumerate(order):
         for other in order[: place + 1]:
@@ -443,8 +457,8 @@ def test_weaker_arithmetic_implies_nothing_stronger() -> None:
 
 
 def test_the_weakest_of_several() -> None:
-    one = ApproximateDP(0.5, 1e-5, participations=3).given(ROUND)
-    other = ApproximateDP(1.0, 1e-7, participations=2).given(CompleteGroups())
+    one = ApproximateDP(0.5, 1e-5, participations=3).assuming(ROUND)
+    other = ApproximateDP(1.0, 1e-7, participations=2).assuming(CompleteGroups())
     found = weakest([one, other])
     assert found is not None
     assert (found.epsilon, getattr(found, "delta", 0)) == (1.0, 1e-5)
@@ -455,7 +469,7 @@ def test_the_weakest_of_several() -> None:
     assert weakest([one, None]) is None
     assert weakest([None]) is None
     assert weakest([PureDP(1.0), PureDP(2.0)]) == PureDP(2.0)
-    for strange in ([], [one, one.at(view=View.SHUFFLED)], [ConcentratedDP(1.0)]):
+    for strange in ([], [one, one.with_view(view=View.SHUFFLED)], [ConcentratedDP(1.0)]):
         with pytest.raises(TacitError):
             weakest(strange)
 
@@ -472,14 +486,14 @@ def test_rounds_of_different_accounting_have_no_weakest_guarantee() -> None:
     ]
     for one in methods:
         for other in methods:
-            pair = [target.given(one), replace(target, epsilon=0.5).given(other)]
+            pair = [target.assuming(one), replace(target, epsilon=0.5).assuming(other)]
             if one == other:
-                assert weakest(pair) == target.given(one)
+                assert weakest(pair) == target.assuming(one)
                 continue
             with pytest.raises(TacitError, match="by different methods, which do not compose"):
                 weakest(pair)
     once = replace(target, participations=1)  # metrics of one round
-    assert weakest([once.given(methods[0]), once.given(methods[1])]) is not None
+    assert weakest([once.assuming(methods[0]), once.assuming(methods[1])]) is not None
 
 
 def test_together_keeps_the_strongest() -> None:
@@ -487,7 +501,7 @@ def test_together_keeps_the_strongest() -> None:
     assert together(ones) == {ROUND}
     both = together([ROUND], [DishonestAtMost(Scope.GROUP, 1)])
     assert len(both) == 2
-    assert PureDP(1.0).given(*ones).assumptions == {ROUND}
+    assert PureDP(1.0).assuming(*ones).assumptions == {ROUND}
 
 
 @pytest.mark.parametrize(
@@ -510,7 +524,7 @@ def test_together_never_drops_both_of_two_that_imply_each_other() -> None:
     one, other = (VisitsAtMost(batches, 3, Spread.ANYWHERE) for batches in (1, 2))
     assert one == other
     assert together([one, other]) == {one}
-    assert PureDP(1.0).given(one, other).assumptions == {one}
+    assert PureDP(1.0).assuming(one, other).assumptions == {one}
     assert Assumption.from_dict(one.to_dict() | {"batches": 2}) == one
 
 
@@ -551,8 +565,8 @@ def test_budgets_of_silos_are_part_of_implication() -> None:
     everybody = ApproximateDP(2.0, 1e-6)
     assert everybody.implies(SilosDP(2.0, 1e-5, budgets=((2.0, 1e-5), (2.0, 1e-6))))
     assert not everybody.implies(wide)
-    assert not wide.implies(wide.given(ROUND).at(view=View.SILO))
-    assert not wide.given(ROUND).implies(wide)
+    assert not wide.implies(wide.assuming(ROUND).with_view(view=View.SILO))
+    assert not wide.assuming(ROUND).implies(wide)
 
 
 def test_silos_without_budgets_of_their_own_print() -> None:
@@ -674,14 +688,14 @@ def remarks(guarantee: Guarantee) -> set[Assumption]:
 
 def test_claims_about_one_release_are_not_kept_for_several() -> None:
     """Found: twice (1, 0)-DP said (0.69, 1e-6) towards outsiders, the number of one release."""
-    pure = PureDP(1.0).given(*CLAIMS, *WARNINGS, RangeProofs())
-    zero = ConcentratedDP(0.5).given(*CLAIMS, *WARNINGS, RangeProofs())
-    curve = RenyiDP(((2.0, 0.5),)).given(*CLAIMS, *WARNINGS, RangeProofs())
+    pure = PureDP(1.0).assuming(*CLAIMS, *WARNINGS, RangeProofs())
+    zero = ConcentratedDP(0.5).assuming(*CLAIMS, *WARNINGS, RangeProofs())
+    curve = RenyiDP(((2.0, 0.5),)).assuming(*CLAIMS, *WARNINGS, RangeProofs())
     meter = Odometer(ApproximateDP(9.0, 1e-5))
     meter.spend(pure)
     for several in (
         compose([pure, pure]),
-        compose([pure, PureDP(1.0).given(*WARNINGS, RangeProofs())]),
+        compose([pure, PureDP(1.0).assuming(*WARNINGS, RangeProofs())]),
         pure.group(2),
         zero.group(2),
         curve.repeat(2),
@@ -696,8 +710,8 @@ def test_claims_about_one_release_are_not_kept_for_several() -> None:
 
 
 def test_the_weakest_of_several_claims_what_all_of_them_claim() -> None:
-    both = PureDP(1.0).given(*CLAIMS, *WARNINGS)
-    other = PureDP(0.5).given(CLAIMS[3], TowardsOutsiders(0.3, 1e-6), RangeProofs())
+    both = PureDP(1.0).assuming(*CLAIMS, *WARNINGS)
+    other = PureDP(0.5).assuming(CLAIMS[3], TowardsOutsiders(0.3, 1e-6), RangeProofs())
     for pair in ([both, other], [other, both]):
         found = weakest(pair)
         assert found is not None

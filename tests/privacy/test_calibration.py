@@ -27,12 +27,12 @@ from tacit.privacy import (
     PureDP,
     View,
     calibrate,
-    derived,
     l2_guarantee,
     linf_loss,
     privacy_loss,
     privacy_of,
     renyi_divergence,
+    state_drawn_arithmetic,
 )
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.calibration import Calibration
@@ -128,8 +128,10 @@ def test_pure_discrete_laplace_has_the_exact_scale(epsilon: float, sensitivity: 
     assert isinstance(found.distribution, DiscreteLaplace)
     assert found.distribution.scale == Fraction(sensitivity) / Fraction(epsilon)
     assert found.epsilon == epsilon
-    shared = PureDP(epsilon).given(DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1)))
-    assert found.guarantee == derived(shared, found.distribution)
+    shared = PureDP(epsilon).assuming(
+        DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1))
+    )
+    assert found.guarantee == state_drawn_arithmetic(shared, found.distribution)
     assert found.share is not None
     assert np.allclose(
         found.share.power(10).log_pmf([0, 3, 50]), found.distribution.log_pmf([0, 3, 50])
@@ -152,7 +154,9 @@ def test_concentrated_targets(kind: str, width: float) -> None:
     found = calibrate(kind, 3, ConcentratedDP(0.5))
     assert found.distribution.std == pytest.approx(3 * width, rel=1e-5)
     assert found.epsilon <= 0.5
-    assert found.guarantee == derived(ConcentratedDP(found.epsilon), found.distribution)
+    assert found.guarantee == state_drawn_arithmetic(
+        ConcentratedDP(found.epsilon), found.distribution
+    )
     vector = calibrate(kind, 3, ConcentratedDP(0.5), dimension=4)
     assert vector.distribution.std == pytest.approx(6 * width, rel=1e-5)
 
@@ -387,13 +391,15 @@ def test_paper_methods_report_what_they_truly_give() -> None:
     wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), constants="paper")
     assert not wrong.meets_target
     assert wrong.epsilon > 10
-    assert wrong.guarantee == derived(ApproximateDP(wrong.epsilon, 0.25), wrong.distribution)
+    assert wrong.guarantee == state_drawn_arithmetic(
+        ApproximateDP(wrong.epsilon, 0.25), wrong.distribution
+    )
     assert wrong.guarantee.arithmetic is Arithmetic.IDEAL
 
 
 def test_what_cannot_be_calibrated_is_rejected_with_a_remedy() -> None:
     target = ApproximateDP(1.0, 1e-5)
-    refusals: list[tuple[str, dict[str, object]]] = [
+    rejections: list[tuple[str, dict[str, object]]] = [
         ("one of binomial", {"kind": "laplace"}),
         ("tight or paper", {"constants": "best"}),
         ("linf or l2", {"norm": "l3"}),
@@ -428,7 +434,7 @@ def test_what_cannot_be_calibrated_is_rejected_with_a_remedy() -> None:
         ("one coordinate", {"constants": "paper", "dimension": 2}),
         ("depends on the batch", {"kind": "binomial", "sensitivity": 2, "constants": "paper"}),
     ]
-    for message, change in refusals:
+    for message, change in rejections:
         arguments: dict[str, object] = {
             "kind": "skellam",
             "sensitivity": 1,

@@ -1,4 +1,4 @@
-"""Noise that is only close to a distribution earns less than the distribution, by what they are
+"""Noise that is only close to a distribution gives less than the distribution, by what they are
 apart."""
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def test_noise_that_would_just_suffice_does_not_where_it_is_only_close(
     target: PureDP | ApproximateDP,
 ) -> None:
     distribution = DiscreteLaplace(2)
-    assert checked_target(distribution, 1, target, View.OPENED_SUM).epsilon == 0.5
+    assert checked_target(distribution, 1, target, View.RELEASED_SUM).epsilon == 0.5
     with pytest.raises(TacitError, match="not"):
-        checked_target(distribution, 1, target, View.OPENED_SUM, apart=APART)
+        checked_target(distribution, 1, target, View.RELEASED_SUM, apart=APART)
 
 
 def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
@@ -75,7 +75,7 @@ def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
     distribution = calibrate("discrete-gaussian", 8, target).integer_distribution
     assert SecureSum(64, 8, distribution, target).guarantee.epsilon == 1.0
     monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
-    with pytest.raises(TacitError, match="earns"):
+    with pytest.raises(TacitError, match="gives"):
         SecureSum(64, 8, distribution, target)
 
 

@@ -231,7 +231,7 @@ def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 10, 100])
-def test_compose_participationss_exact_is_the_least_of_the_three(batches: int) -> None:
+def test_compose_participations_exact_is_the_least_of_the_three(batches: int) -> None:
     for release in (
         PureDP(0.1),
         privacy_loss(DiscreteLaplace(20), 2),
@@ -246,7 +246,7 @@ def test_compose_participationss_exact_is_the_least_of_the_three(batches: int) -
 
 
 @pytest.mark.parametrize("batches", [2, 5, 100])
-def test_compose_participationss_are_accounted_for_in_every_batch(batches: int) -> None:
+def test_compose_participations_are_accounted_for_in_every_batch(batches: int) -> None:
     """Both from an exact loss and from a guarantee; advanced composition by hand."""
     loss, delta = privacy_loss(DiscreteLaplace(10), 1), 1e-6
     found = compose_participations(loss, batches, delta)
@@ -363,12 +363,12 @@ def test_the_odometer_rejects_what_it_cannot_account_for() -> None:
 def test_composition_counts_participations_and_keeps_assumptions() -> None:
     """A participant of all releases took part as often, under every one's assumptions."""
     half, asked = DishonestAtMost(Scope.ROUND, 0, Fraction(1, 2)), CompleteGroups()
-    one = PureDP(0.01, participations=2).given(half)
+    one = PureDP(0.01, participations=2).assuming(half)
     found = advanced_composition(one, 3, 1e-6)
     assert found.participations == 6
     assert found.assumptions == {half, DistinctRounds()}
     for adaptive in (True, False):
-        meter = Odometer(ApproximateDP(1.0, 1e-5).given(asked), adaptive=adaptive)
+        meter = Odometer(ApproximateDP(1.0, 1e-5).assuming(asked), adaptive=adaptive)
         assert meter.spent().participations == 1
         assert meter.spent().assumptions == {asked}
         meter.spend(one, times=3)
@@ -376,3 +376,9 @@ def test_composition_counts_participations_and_keeps_assumptions() -> None:
         spent = meter.spent()
         assert spent.participations == 7
         assert spent.assumptions == {asked, half, DistinctRounds()}
+
+
+def test_a_loss_that_would_fill_the_memory_is_rejected_before_it_is_composed() -> None:
+    composed = compose_losses([(privacy_loss(Skellam(56), 2), 10**9)])
+    with pytest.raises(TacitError, match="cells: must be at most 16,777,216"):
+        composed.epsilon(1e-5)

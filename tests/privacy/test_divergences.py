@@ -38,7 +38,7 @@ from tacit.privacy.divergences import divergence
 from tacit.privacy.guarantees import Arithmetic
 from tacit.protocols import factories
 from tacit.simulation import simulate
-from tacit.simulation.study import restated
+from tacit.simulation.study import in_theorem_form
 
 Tacit = Callable[..., dict[str, Any]]
 NOISE: list[tuple[NoiseDistribution, int]] = [
@@ -163,9 +163,9 @@ def test_a_result_is_restated_for_the_noise_of_its_own_rounds(name: str, rewards
     """Found: divergences of 16 levels were printed where rewards are bits, a fifth too small."""
     asked: Any = {"horizon": 1000, "means": (0.3, 0.6), "rewards": rewards}
     entry = lookup(name)
-    problem = entry.ask(asked)
-    made = entry.build(problem.fitted(problem.start(0, None).world, 0))
-    told = restated(simulate(lookup(name), runs=1, **asked))
+    problem = entry.make_problem(asked)
+    made = entry.build(problem.for_environment(problem.start(0, None).world, 0))
+    told = in_theorem_form(simulate(lookup(name), runs=1, **asked))
     assert told is not None
     for round_ in made.propose():
         own: Any = made.open(round_)
@@ -194,7 +194,7 @@ def test_the_least_noise_for_a_renyi_target_is_found(kind: str) -> None:
     target = RenyiDP(((2.0, 0.5), (8.0, 1.2)), participations=2)
     found = calibrate(kind, 3, target)
     assert found.meets_target
-    assert found.guarantee.implies(target.given(DistinctRounds()))
+    assert found.guarantee.implies(target.assuming(DistinctRounds()))
     less = found.distribution.scaled(0.99)
     assert any(2 * divergence(less, 3, a) > value for a, value in target.curve)
 
@@ -244,7 +244,7 @@ def test_the_divergences_of_a_round_bound_those_of_what_the_server_sees(protocol
 def test_the_theorems_numbers_are_printed_besides_epsilon_and_delta() -> None:
     asked: dict[str, Any] = {"horizon": 5000, "constants": "paper", "runs": 1, "epsilon": 0.5}
     skellam, gaussian = (
-        restated(simulate(lookup(f"dist-{x}-se"), **asked)) for x in ("rdp", "cdp")
+        in_theorem_form(simulate(lookup(f"dist-{x}-se"), **asked)) for x in ("rdp", "cdp")
     )
     assert isinstance(skellam, RenyiDP)
     assert isinstance(gaussian, ConcentratedDP)
@@ -256,7 +256,7 @@ def test_the_theorems_numbers_are_printed_besides_epsilon_and_delta() -> None:
     for one in (skellam, gaussian):
         assert any(isinstance(a, DishonestAtMost) for a in one.assumptions)
         assert one.arithmetic is Arithmetic.EXACT
-    assert restated(simulate("dist-dp-se", horizon=500, runs=1)) is None
+    assert in_theorem_form(simulate("dist-dp-se", horizon=500, runs=1)) is None
 
 
 def test_every_round_has_at_most_the_printed_divergences() -> None:

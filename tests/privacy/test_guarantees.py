@@ -34,9 +34,9 @@ from tacit.privacy import (
     RenyiDP,
     View,
     compose,
-    derived,
     dominating_loss,
     privacy_loss,
+    state_drawn_arithmetic,
 )
 
 EPSILONS = st.floats(1e-4, 30)
@@ -65,9 +65,9 @@ def test_a_guarantee_prints_as_one_plain_sentence() -> None:
     )
     stated = ApproximateDP(1.0, 1e-5)
     assert str(stated) == said.format("how the noise is drawn is not stated")
-    exact = derived(stated, DiscreteLaplace(1))
+    exact = state_drawn_arithmetic(stated, DiscreteLaplace(1))
     assert str(exact) == said.format("noise is drawn exactly, in integers")
-    ideal = derived(stated, Gaussian(4.0))
+    ideal = state_drawn_arithmetic(stated, Gaussian(4.0))
     assert str(ideal) == said.format(
         "in ideal real arithmetic: floating-point noise is for simulation only"
     )
@@ -94,20 +94,20 @@ def test_every_epsilon_prints(epsilon: float) -> None:
 
 @pytest.mark.parametrize("value", [1.0004, 0.33333, 2.00001, 1.00001e-5, 699.994, 1 + 1e-11])
 def test_no_printed_number_is_below_the_guarantee(value: float) -> None:
-    promise = ApproximateDP(value, 1.00001e-5)
-    epsilon, delta = (float(number) for number in promise.short[1:-4].split(", "))
+    guarantee = ApproximateDP(value, 1.00001e-5)
+    epsilon, delta = (float(number) for number in guarantee.short[1:-4].split(", "))
     assert value <= epsilon < 1.001 * value
-    assert delta > promise.delta
-    factor = float(str(promise).partition("a factor of at most ")[2].partition(",")[0])
+    assert delta > guarantee.delta
+    factor = float(str(guarantee).partition("a factor of at most ")[2].partition(",")[0])
     assert math.exp(value) <= factor < 1.01 * math.exp(value)
-    exception = float(str(promise).partition("exception of probability ")[2].partition(";")[0])
-    assert exception > promise.delta
+    exception = float(str(guarantee).partition("exception of probability ")[2].partition(";")[0])
+    assert exception > guarantee.delta
     assert f"10^{math.ceil(800 / math.log(10))}" in str(PureDP(800.0))
 
 
 def test_an_epsilon_that_no_float_is_is_told_as_the_next_above() -> None:
     asked = PureDP(Fraction(1, 3), participations=3)  # type: ignore[arg-type]
-    third = derived(asked.given(HONEST), DiscreteLaplace(3))
+    third = state_drawn_arithmetic(asked.assuming(HONEST), DiscreteLaplace(3))
     told = third.to_dict()
     assert Fraction(told["epsilon"]) > Fraction(1, 3) > Fraction(1 / 3)
     assert told["participations"] == 3
@@ -132,8 +132,8 @@ def test_a_delta_and_a_factor_that_no_float_tells_are_not_told_as_none() -> None
 
 
 def test_assumptions_go_along_with_a_guarantee() -> None:
-    one = PureDP(0.5, participations=2).given(HONEST)
-    other = PureDP(0.25, participations=3).given(CompleteGroups(), HONEST)
+    one = PureDP(0.5, participations=2).assuming(HONEST)
+    other = PureDP(0.25, participations=3).assuming(CompleteGroups(), HONEST)
     both = compose([one, other])
     assert both.participations == 5
     assert both.assumptions == {HONEST, CompleteGroups(), DistinctRounds()}
@@ -142,32 +142,32 @@ def test_assumptions_go_along_with_a_guarantee() -> None:
     assert found.assumptions == {HONEST}
     assert RenyiDP.of(one.renyi).repeat(4).participations == 4
     assert RenyiDP.of(one.renyi).repeat(4).repeat(2).participations == 8
-    curve = RenyiDP.of(one.renyi).given(HONEST)
-    concentrated = ConcentratedDP(0.5).given(HONEST)
+    curve = RenyiDP.of(one.renyi).assuming(HONEST)
+    concentrated = ConcentratedDP(0.5).assuming(HONEST)
     for kept in (
         curve.repeat(1),
         one.group(2),
         concentrated.group(2),
         concentrated.to_approximate(1e-5),
-        one.at(view=View.SHUFFLED),
+        one.with_view(view=View.SHUFFLED),
         one.approximated,
         curve.approximated,
     ):
         assert kept.assumptions == {HONEST}
     assert curve.repeat(4).assumptions == {HONEST, DistinctRounds()}
-    assert not one.implies(PureDP(0.5, participations=3).given(HONEST))
-    assert other.implies(PureDP(0.5, participations=3).given(HONEST, CompleteGroups()))
-    assert not other.implies(PureDP(0.5, participations=3).given(HONEST))
+    assert not one.implies(PureDP(0.5, participations=3).assuming(HONEST))
+    assert other.implies(PureDP(0.5, participations=3).assuming(HONEST, CompleteGroups()))
+    assert not other.implies(PureDP(0.5, participations=3).assuming(HONEST))
 
 
 def test_composition_keeps_the_strictest_assumption_of_one_kind() -> None:
     """The world of both guarantees has as few dishonest participants as the stricter one needs."""
     strict, loose = DishonestAtMost(Scope.ROUND, 1), DishonestAtMost(Scope.ROUND, 4)
     kept, most = ReleasedOnlyAbove(Fraction(4, 5)), ReleasedOnlyAbove(Fraction(9, 10))
-    both = compose([PureDP(0.5).given(loose, most), PureDP(0.5).given(strict, kept)])
+    both = compose([PureDP(0.5).assuming(loose, most), PureDP(0.5).assuming(strict, kept)])
     assert both.assumptions == {strict, most}
     groups = DishonestAtMost(Scope.GROUP, 1)
-    assert compose([PureDP(0.5).given(groups), PureDP(0.5).given(strict)]).assumptions == {
+    assert compose([PureDP(0.5).assuming(groups), PureDP(0.5).assuming(strict)]).assumptions == {
         groups,
         strict,
     }
@@ -194,8 +194,8 @@ def test_implication_goes_from_strong_to_weak() -> None:
 @given(GUARANTEES)
 def test_a_guarantee_implies_itself_and_nothing_about_another_view(guarantee: Guarantee) -> None:
     assert guarantee.implies(guarantee)
-    assert not guarantee.implies(guarantee.at(view=View.SHUFFLED))
-    assert not guarantee.implies(guarantee.at(neighbours=Neighbours.ADD_OR_REMOVE_ONE))
+    assert not guarantee.implies(guarantee.with_view(view=View.SHUFFLED))
+    assert not guarantee.implies(guarantee.with_view(neighbours=Neighbours.ADD_OR_REMOVE_ONE))
 
 
 # delta at epsilon and back
@@ -314,7 +314,7 @@ def test_composition_adds_up_in_each_kind() -> None:
         ),
     ]
     for parts, total in sums:
-        assert compose(parts) == total.given(DistinctRounds())
+        assert compose(parts) == total.assuming(DistinctRounds())
     curve = RenyiDP.of(lambda order: 0.1 * order, (2.0, 3.0))
     mixed = compose([curve, ConcentratedDP(0.4), curve])
     assert isinstance(mixed, RenyiDP)

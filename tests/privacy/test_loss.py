@@ -218,11 +218,12 @@ def test_dp_accounting_agrees_on_the_discrete_gaussian(sigma: float, sensitivity
 
 @pytest.mark.parametrize("scale", [0.5, 1, 2.5, 1000, Fraction(10, 3)])
 @pytest.mark.parametrize("sensitivity", [1, 7])
-def test_the_pure_epsilon_of_discrete_laplace_is_exactly_sensitivity_over_scale(
+def test_the_pure_epsilon_of_discrete_laplace_is_sensitivity_over_scale_rounded_up(
     scale: float, sensitivity: int
 ) -> None:
-    loss = privacy_loss(DiscreteLaplace(scale), sensitivity)
-    assert loss.pure == loss.epsilon(0) == float(sensitivity / Fraction(scale))
+    loss, exact = privacy_loss(DiscreteLaplace(scale), sensitivity), sensitivity / Fraction(scale)
+    assert loss.pure == loss.epsilon(0)
+    assert Fraction(math.nextafter(loss.pure, 0.0)) < exact <= Fraction(loss.pure)
     assert loss.delta(loss.pure) == 0.0
     assert loss.delta(loss.pure * (1 - 1e-6)) > 0
 
@@ -482,9 +483,19 @@ def test_the_continuous_gaussian_is_balle_and_wang_at_every_ratio() -> None:
                 assert loss.delta(loss.epsilon(true)) <= true
 
 
-def test_the_continuous_gaussian_far_out_is_zero_not_negative_and_does_not_overflow() -> None:
+@pytest.mark.parametrize(
+    "distribution",
+    [Skellam(10**6), DiscreteGaussian(1000), Binomial(10**6), DiscreteGaussian(10)],
+    ids=repr,
+)
+def test_unbounded_losses_have_no_delta_of_zero(distribution: NoiseDistribution) -> None:
+    """The true δ is below 10^-300 here, too small for a double, and rounded up."""
+    assert 0 < privacy_loss(distribution, 1).delta(10.0) < 1e-300
+
+
+def test_the_continuous_gaussian_far_out_is_positive_and_does_not_overflow() -> None:
     for mu in (1e-6, 1e-10, 1e-14):
-        assert GaussianLoss(1.0, mu).delta(1.0) == 0.0
+        assert 0 < GaussianLoss(1.0, mu).delta(1.0) < 1e-300
         assert GaussianLoss(1.0, mu).delta(0.0) == pytest.approx(
             mu / math.sqrt(2 * math.pi), rel=1e-9
         )
@@ -498,9 +509,13 @@ def test_an_infinite_loss_of_exactly_delta_leaves_the_finite_one() -> None:
 
 @pytest.mark.parametrize("distribution", [Skellam(100), Skellam(10**10)], ids=["points", "blocks"])
 def test_what_is_not_resolved_counts_as_lost(distribution: NoiseDistribution) -> None:
-    """Points of a log-probability below the floor have mass, whatever ε."""
+    """Points of a log-probability below the floor have mass, whatever ε.
+
+    More than 0 would not do: what is too small for a double is rounded up.
+    """
     shift = math.ceil(float(distribution.std))
-    assert privacy_loss(distribution, shift, log_floor=-25.0).delta(500.0) > 0
+    delta = privacy_loss(distribution, shift, log_floor=-25.0).delta(500.0)
+    assert 1e-11 < distribution.cover(-25.0)[2] <= delta
 
 
 @pytest.mark.parametrize("moved", [1e-12, 1e-9, 1e-6, 1e-3, 0.3, 0.499, 0.501])

@@ -37,7 +37,7 @@ BAD_DELTA = [0, 1, -0.1, 1.5, math.nan, math.inf]
 BAD_EPSILON_AT = [-1.0, math.nan, math.inf]
 BAD_COUNT = [0, -3, 0.5, math.nan, math.inf]
 
-REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
+REJECTIONS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("epsilon", PureDP, BAD_POSITIVE),
     ("epsilon", lambda v: ApproximateDP(v, 1e-5), [-1.0, math.nan, math.inf]),
     ("epsilon", lambda v: calibrate("skellam", 1, ApproximateDP(v, 1e-5)), BAD_POSITIVE),
@@ -81,14 +81,14 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
 
 @each_row(
     ("name", "call", "value"),
-    [(name, call, value) for name, call, values in REFUSALS for value in values],
+    [(name, call, value) for name, call, values in REJECTIONS for value in values],
 )
 def test_a_bad_value_is_named_in_one_line(
     name: str, call: Callable[[float], object], value: float
 ) -> None:
-    with pytest.raises(TacitError) as refusal:
+    with pytest.raises(TacitError) as rejection:
         call(value)
-    message = str(refusal.value)
+    message = str(rejection.value)
     assert "\n" not in message
     assert name in message
     assert str(value) in message or str(float(value)) in message
@@ -99,9 +99,9 @@ def test_a_bad_value_is_named_in_one_line(
 
 def test_a_modulus_too_small_names_the_one_that_would_do() -> None:
     distribution = DiscreteLaplace(10)
-    with pytest.raises(TacitError, match="modulus 50 is too small") as refusal:
+    with pytest.raises(TacitError, match="modulus 50 is too small") as rejection:
         wrap_probability(distribution, 100, 50)
-    suggested = int(str(refusal.value).split("use at least ")[1].split(",")[0])
+    suggested = int(str(rejection.value).split("use at least ")[1].split(",")[0])
     assert wrap_probability(distribution, 100, suggested) <= 1e-9
 
 

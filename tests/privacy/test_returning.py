@@ -174,7 +174,7 @@ def test_noise_that_is_only_close_to_a_distribution_is_compared_as_what_it_may_b
 def test_noise_that_is_nothing_like_its_distribution_is_rejected(apart: float) -> None:
     target = ApproximateDP(1.0, 1e-6, participations=3)
     with pytest.raises(TacitError, match="no such guarantee at any epsilon"):
-        checked_target(Skellam(400), 1, target, View.OPENED_SUM, apart=apart)
+        checked_target(Skellam(400), 1, target, View.RELEASED_SUM, apart=apart)
 
 
 def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> None:
@@ -196,7 +196,7 @@ def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> 
 def test_other_accounting_implies_nothing() -> None:
     """Divergences of different orders do not add up, and neither do two methods."""
     target = ApproximateDP(8.0, 1e-6, participations=4)
-    made = checked_target(Skellam(400), 1, target, View.OPENED_SUM)
+    made = checked_target(Skellam(400), 1, target, View.RELEASED_SUM)
     (used,) = (one for one in made.assumptions if isinstance(one, Accounting))
     for other in (
         replace(used, order=used.order + 1),
@@ -220,7 +220,7 @@ def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
 def test_the_way_is_named_where_a_guarantee_is_made() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=5)
     distribution = calibrate("skellam", 3, target).integer_distribution
-    stated = checked_target(distribution, 3, target, View.OPENED_SUM, CompleteGroups())
+    stated = checked_target(distribution, 3, target, View.RELEASED_SUM, CompleteGroups())
     assert stated.assumptions == {
         CompleteGroups(),
         DistinctRounds(),
@@ -228,9 +228,9 @@ def test_the_way_is_named_where_a_guarantee_is_made() -> None:
     }
     assert accounting(distribution, target) == (Accounting(Method.GAUSSIAN, 5),)
     assert "accounted for by 5 comparisons with Gaussian noise" in str(stated)
-    once = checked_target(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.OPENED_SUM)
+    once = checked_target(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.RELEASED_SUM)
     assert once.assumptions == frozenset()
-    pure = checked_target(DiscreteLaplace(10), 1, PureDP(1.0, participations=10), View.OPENED_SUM)
+    pure = checked_target(DiscreteLaplace(10), 1, PureDP(1.0, participations=10), View.RELEASED_SUM)
     assert pure.assumptions == frozenset()
 
 

@@ -42,14 +42,14 @@ from tacit.privacy import (
     RenyiDP,
     ThreatModel,
     View,
+    achieved_guarantee,
     best_order,
     calibrate,
     checked_target,
     compose,
-    derived,
-    earned,
     privacy_loss,
     privacy_of,
+    state_drawn_arithmetic,
 )
 from tacit.privacy.accounting import epsilon_of, split_delta, trimmed_renyi
 from tacit.privacy.composition import ComposedLoss, dominating_loss
@@ -62,7 +62,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
-from tacit.protocols.vector_noise import each_time
+from tacit.protocols.vector_noise import per_participation
 from tacit.protocols.vectors import CentralVectors
 from tacit.sampling import coins
 
@@ -118,7 +118,7 @@ def test_few_gaussian_shares_keep_their_guarantee(users: int, target: Approximat
 
 
 def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
-    protocol = factories.shuffled_tight(4, TARGET, True, 0.0)
+    protocol = factories.shuffled_tight(4, TARGET, True)
     assert isinstance(protocol, ShuffledBits)
     assert delta_by_hand(protocol.share.power(3), 1, 1.0, 1) <= 1e-5
     assert delta_by_hand(protocol.share.power(2), 1, 1.0, 1) > 1e-5
@@ -172,9 +172,9 @@ def test_a_guarantee_says_how_often_a_participant_takes_part_and_whom_it_trusts(
         text = str(guarantee)
         assert "takes part at most once" in text
         assert "does not depend on the answer" in text
-        assert TRUST_OF_VIEW[View.OPENED_SUM].text() in text
+        assert TRUST_OF_VIEW[View.RELEASED_SUM].text() in text
         assert "exactly" not in text  # nothing was derived
-        assert Arithmetic.EXACT.text() in str(derived(guarantee, DiscreteLaplace(1)))
+        assert Arithmetic.EXACT.text() in str(state_drawn_arithmetic(guarantee, DiscreteLaplace(1)))
     assert "at most twice" in str(PureDP(1.0, participations=2))
     assert "at most 52 times" in str(PureDP(1.0, participations=52))
     continuous = factories.continuous_laplace(9, PureDP(1.0)).guarantee
@@ -203,7 +203,9 @@ def test_assumptions_go_along_with_every_conversion() -> None:
 
 def test_a_guarantee_as_data_holds_everything() -> None:
     asked = PureDP(0.5, participations=3, view=View.SHUFFLED)
-    guarantee = derived(asked.given(*ThreatModel().assumptions()), DiscreteLaplace(1))
+    guarantee = state_drawn_arithmetic(
+        asked.assuming(*ThreatModel().assumptions()), DiscreteLaplace(1)
+    )
     found = guarantee.to_dict()
     assert (found["epsilon"], found["delta"], found["participations"]) == (0.5, 0.0, 3)
     assert (found["view"], found["neighbours"]) == (View.SHUFFLED.value, guarantee.neighbours.value)
@@ -227,33 +229,33 @@ def test_printed_numbers_are_rounded_up(epsilon: float, printed: str) -> None:
     assert ApproximateDP(1.0, 1.00001e-5).short == "(1, 1.001e-05)-DP"
 
 
-# noise that does not earn it
+# noise that does not give it
 
 
 def test_noise_that_earns_less_than_its_target_is_rejected() -> None:
-    with pytest.raises(TacitError, match=r"earns \(10, 0\)-DP, not \(1, 0\)-DP"):
+    with pytest.raises(TacitError, match=r"gives \(10, 0\)-DP, not \(1, 0\)-DP"):
         SecureSum(100, 10, DiscreteLaplace(1), PureDP(1.0))
     for make in (sums.Central, sums.Local):
         with pytest.raises(
-            TacitError, match=r"of sensitivity 10 earns \(10, 0\)-DP, not \(1, 0\)-DP"
+            TacitError, match=r"of sensitivity 10 gives \(10, 0\)-DP, not \(1, 0\)-DP"
         ):
             make(100, 10, DiscreteLaplace(1), PureDP(1.0), 10_000)
     with pytest.raises(TacitError, match="not"):
         ShuffledBits(10, 4, 1, 0.01, ApproximateDP(0.1, 1e-9))
     share = DiscreteGaussian(4)
-    with pytest.raises(TacitError, match="earns"):
+    with pytest.raises(TacitError, match="gives"):
         SecureSum(
             64, 16, share.sum_of_shares(64), TARGET, share=share, threat=ThreatModel(dropout=0.5)
         )
     with pytest.raises(TacitError, match="no pure guarantee"):
-        checked_target(Skellam(100), 1, PureDP(1.0), View.OPENED_SUM)
+        checked_target(Skellam(100), 1, PureDP(1.0), View.RELEASED_SUM)
 
 
 def test_noise_that_suffices_once_is_rejected_for_two_participations() -> None:
     distribution = PolyaDifference(2, coins.Chance(Fraction(1), Fraction(1)))
-    checked_target(distribution, 1, PureDP(1.0), View.OPENED_SUM)
-    with pytest.raises(TacitError, match=r"earns \(2, 0\)-DP, not \(1, 0\)-DP"):
-        checked_target(distribution, 1, PureDP(1.0, participations=2), View.OPENED_SUM)
+    checked_target(distribution, 1, PureDP(1.0), View.RELEASED_SUM)
+    with pytest.raises(TacitError, match=r"gives \(2, 0\)-DP, not \(1, 0\)-DP"):
+        checked_target(distribution, 1, PureDP(1.0, participations=2), View.RELEASED_SUM)
 
 
 def test_noise_that_is_not_centred_is_rejected() -> None:
@@ -263,7 +265,7 @@ def test_noise_that_is_not_centred_is_rejected() -> None:
 
 def test_a_guarantee_is_about_the_view_it_was_derived_for() -> None:
     bits, bias = 40, 0.5
-    wrong = TARGET.at(view=View.MESSAGE)
+    wrong = TARGET.with_view(view=View.MESSAGE)
     found = ShuffledBits(64, 1, bits, bias, wrong).guarantee
     assert found is not None
     assert found.view is View.SHUFFLED
@@ -285,7 +287,7 @@ def test_two_participations_keep_the_guarantee_summed_by_hand(
 
 @pytest.mark.parametrize("times", [1, 2, 5, 52, 500])
 def test_pure_participations_add_up(times: int) -> None:
-    protocol = factories.polya_tight(64, PureDP(1.0, participations=times), True, 0.0)
+    protocol = factories.polya_tight(64, PureDP(1.0, participations=times), True)
     assert isinstance(protocol, SecureSum)
     unknown = protocol.share.power(63)
     assert times * pure_by_hand(unknown, 1) <= 1 + 1e-6
@@ -300,18 +302,18 @@ def test_every_recipe_guarantees_for_as_many_participations_as_are_asked_for() -
     target = ApproximateDP(0.9, 1e-5, participations=3)
     made = [
         factories.polya_paper(64, pure, 0.1),
-        factories.polya_tight(64, pure, True, 0.0),
+        factories.polya_tight(64, pure, True),
         factories.central_laplace(64, pure, True, None),
         factories.two_servers_laplace(64, pure, True),
         factories.verified_laplace(64, pure, True),
         factories.local_laplace(64, pure, False),
         factories.response(64, pure),
         factories.skellam_paper(64, target, 10, 0.1),
-        factories.skellam_tight(64, target, True, 0.0),
+        factories.skellam_tight(64, target, True),
         factories.gaussian_paper(64, target, 10, 0.1),
         factories.gaussian_tight(64, target, True),
         factories.split_and_mix(64, pure, True, None),
-        factories.shuffled_tight(64, target, True, 0.0),
+        factories.shuffled_tight(64, target, True),
         factories.shuffled_paper(64, target),
         factories.continuous_laplace(64, pure),
         factories.pure_shuffle(30_000, replace(pure, epsilon=3.0)),
@@ -366,7 +368,7 @@ def test_randomized_response_has_half_the_variance_and_one_bit() -> None:
 
 
 def test_printed_shuffle_noise_says_what_it_truly_earns() -> None:
-    """TKMS21 asks for 0.5 and sends noise that earns a fraction of it."""
+    """TKMS21 asks for 0.5 and sends noise that gives a fraction of it."""
     for users, limit in ((1000, 0.09), (10**5, 0.09)):
         found = factories.shuffled_paper(users, ApproximateDP(0.5, 1e-5)).guarantee
         assert isinstance(found, ApproximateDP)
@@ -431,13 +433,13 @@ def test_rounds_of_printed_noise_share_one_order_so_that_they_compose() -> None:
 
 def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    word = coins.word
+    word = coins.random_word
 
     def counted() -> int:
         drawn.append(word())
         return drawn[-1]
 
-    monkeypatch.setattr(coins, "word", counted)
+    monkeypatch.setattr(coins, "random_word", counted)
     for scaled in (Fraction(0), Fraction(3), Fraction(7, 2), Fraction(1, 3)):
         drawn.clear()
         random_level(scaled)
@@ -446,7 +448,7 @@ def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_guaranteed_is_what_is_earned_or_more() -> None:
     distribution = DiscreteLaplace(3)
-    assert earned(distribution, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
+    assert achieved_guarantee(distribution, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
     assert checked_target(distribution, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
 
 
@@ -518,19 +520,19 @@ def test_the_parts_of_several_participations_add_up_to_no_more_than_the_whole(ti
     target = ApproximateDP(1.0, 1e-5, participations=times)
     dropped, rest = split_delta(target)
     assert times * dropped + rest <= target.delta * (1 + 1e-12)
-    once = each_time(target)
+    once = per_participation(target)
     assert isinstance(once, ApproximateDP)
     together = ComposedLoss(((dominating_loss(once), times),))
     assert 0.99 * target.epsilon < together.epsilon(target.delta) <= target.epsilon
     assert once.participations == 1
-    assert each_time(PureDP(1.0, participations=times)).epsilon == pytest.approx(1 / times)
+    assert per_participation(PureDP(1.0, participations=times)).epsilon == pytest.approx(1 / times)
 
 
 def test_the_parts_of_a_pure_budget_are_the_budget() -> None:
     """In floats 3 · (0.1 / 3) is above 0.1, for instance, and 7 · (0.7 / 7) below 0.7."""
     for times in range(2, 200):
         for epsilon in (0.1, 0.7, 1.0, 3.3):
-            part = each_time(PureDP(epsilon, participations=times))
+            part = per_participation(PureDP(epsilon, participations=times))
             assert Fraction(part.epsilon) * times == Fraction(epsilon)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.environments.population import Signs
+from tacit.environments.population import SignReports
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,
@@ -62,7 +62,7 @@ SAYS = math.e / (1 + math.e)  # the probability that a bit is told truly at epsi
 
 
 def claiming(build: Callable[[float], SumProtocol]) -> Callable[[float], SumProtocol]:
-    """`build(factor)`, which makes noise of that width under a guarantee that it earns, under the
+    """`build(factor)`, which makes noise of that width under a guarantee that it gives, under the
     guarantee of the full width: what no constructor would make.
     """
 
@@ -464,7 +464,7 @@ CASES: dict[str, Case] = {
     "separate-sums": Case(
         separate,
         PLAYED,
-        [Signs(ups, plays, 1.0) for ups, plays in ((3, 5), (1, 3), (4, 4))],
+        [SignReports(ups, plays, 1.0) for ups, plays in ((3, 5), (1, 3), (4, 4))],
         3 * 4,
         lambda p, released, _: int(released.values[0].value),  # noqa: ARG005
         inside=5,

@@ -68,9 +68,9 @@ def overstated(guarantee: Guarantee) -> dict[str, Guarantee]:
         made["all assumptions removed"] = with_assumptions(guarantee, frozenset())
     if guarantee.arithmetic is not Arithmetic.EXACT:
         made["arithmetic raised"] = state_arithmetic(guarantee, Arithmetic.EXACT)
-    view = View.MESSAGE if guarantee.view is not View.MESSAGE else View.OPENED_SUM
-    made["view"] = guarantee.at(view=view)
-    made["neighbours"] = guarantee.at(neighbours=Neighbours.ADD_OR_REMOVE_ONE)
+    view = View.MESSAGE if guarantee.view is not View.MESSAGE else View.RELEASED_SUM
+    made["view"] = guarantee.with_view(view=view)
+    made["neighbours"] = guarantee.with_view(neighbours=Neighbours.ADD_OR_REMOVE_ONE)
     numbers: dict[str, Guarantee] = {
         "participations": replace(guarantee, participations=guarantee.participations + 1)
     }

@@ -31,7 +31,7 @@ TARGETS = [ApproximateDP(1.0, 1e-5), ApproximateDP(0.2, 1e-5), ApproximateDP(10.
 KINDS: list[type[BallSum]] = [CentralBall, LocalBall, SecureBall, ShuffledBall]
 
 
-def promised(protocol: BallSum) -> ApproximateDP:
+def guarantee_of(protocol: BallSum) -> ApproximateDP:
     assert isinstance(protocol.guarantee, ApproximateDP)
     return protocol.guarantee
 
@@ -121,15 +121,15 @@ def test_sums_come_back_as_they_went_in_but_for_the_stated_error(kind: type[Ball
 
 
 def test_views_and_assumptions_state_the_threat_model() -> None:
-    views = [promised(kind(20, 3, 1.0, TARGETS[0])).view for kind in KINDS]
-    assert views == [View.SERVER_OUTPUT, View.MESSAGE, View.OPENED_SUM, View.SHUFFLED]
-    secure = promised(SecureBall(20, 3, 1.0, TARGETS[0]))
+    views = [guarantee_of(kind(20, 3, 1.0, TARGETS[0])).view for kind in KINDS]
+    assert views == [View.SERVER_OUTPUT, View.MESSAGE, View.RELEASED_SUM, View.SHUFFLED]
+    secure = guarantee_of(SecureBall(20, 3, 1.0, TARGETS[0]))
     assert secure.assumptions == set(ThreatModel().assumptions())
     assert DishonestAtMost(Scope.ROUND, 1) in secure.assumptions
     assert SecureBall(20, 3, 1.0, TARGETS[0]).honest == 19
     assert "at most 1 participant of a batch is curious, corrupted or invented" in str(secure)
     for kind in KINDS:
-        assert promised(kind(20, 3, 1.0, TARGETS[0])).arithmetic is Arithmetic.EXACT
+        assert guarantee_of(kind(20, 3, 1.0, TARGETS[0])).arithmetic is Arithmetic.EXACT
 
 
 def test_returning_participants_get_more_noise() -> None:
@@ -137,7 +137,7 @@ def test_returning_participants_get_more_noise() -> None:
         CentralBall(20, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=times)) for times in (1, 4)
     )
     assert often.distribution.std > 1.8 * once.distribution.std
-    assert promised(often).participations == 4
+    assert guarantee_of(often).participations == 4
 
 
 def test_a_shuffler_pays_for_its_shares_within_delta() -> None:

@@ -13,10 +13,28 @@ import pytest
 from tests.protocols.examples import CASES, EXAMPLES
 from tests.tables import extended_but_every
 
+from tacit.assumptions import (
+    Assumption,
+    DishonestAtMost,
+    MetricsPerParticipation,
+    PrivateMessages,
+    Protects,
+    ReleasedOnlyAbove,
+    Scope,
+    Secret,
+)
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace, NoiseDistribution, Skellam, Table
 from tacit.noise.goodness_of_fit import dependent_lag, p_value, scores
-from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, ThreatModel, View
+from tacit.privacy import (
+    ApproximateDP,
+    ConcentratedDP,
+    Guarantee,
+    Neighbours,
+    PureDP,
+    ThreatModel,
+    View,
+)
 from tacit.protocols import checking
 from tacit.protocols.checking import NotCheckableError, check_declared, recompute, sample
 from tacit.protocols.contract import SumProtocol
@@ -127,6 +145,13 @@ class CachedNoise(Outside):
         return super().randomize(x)
 
 
+class OtherReports(Outside):
+    """Devices of half of the slots send their reward as it is."""
+
+    def report(self, x: float, place: int) -> int:
+        return self.encode(x) if place % 2 else self.randomize(x)
+
+
 class GlobalNumpy(Outside):
     def noise(self) -> int:
         p = 1 - np.exp(-1 / float(self.distribution.scale))
@@ -202,6 +227,7 @@ FAULTS = {
     HalvedNoise: "do not have the stated distribution",
     WrongDistribution: "do not have the stated distribution",
     CachedNoise: "do not have the stated distribution",
+    OtherReports: "do not have the stated distribution",
     ReusedNoise: "depend on each other at lag 1",
     PooledNoise: "stated distribution|depend on each other at lag",
     GlobalNumpy: "pseudo-random generator",
@@ -270,12 +296,26 @@ def test_dishonest_participants_add_no_noise() -> None:
     """Shares that suffice if all twenty are honest, where one of them may be curious."""
     protocol = SecureSum(20, 1, DiscreteLaplace(1), PureDP(2.0), share=DiscreteLaplace(1).share(20))
     assert (protocol.minimum, protocol.honest) == (20, 19)
-    protocol.guarantee = PureDP(1.0).given(*ThreatModel().assumptions())
+    protocol.guarantee = PureDP(1.0).assuming(*ThreatModel().assumptions())
     with pytest.raises(TacitError, match="of 19 reports"):
         recompute(protocol)
-    protocol.guarantee = PureDP(1.0).given(*ThreatModel(curious=0).assumptions())
+    protocol.guarantee = PureDP(1.0).assuming(*ThreatModel(curious=0).assumptions())
     recompute(protocol)
     protocol.guarantee = PureDP(1.0)  # which limits nobody: all others are dishonest
+    with pytest.raises(TacitError, match="of 1 reports"):
+        recompute(protocol)
+
+
+class Crowd(Outside):
+    """States the noise of all messages where the adversary sees one."""
+
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
+        return tabled(DiscreteLaplace(self.distribution.scale * reports), total)
+
+
+def test_a_message_has_its_own_noise_alone_whoever_else_is_honest() -> None:
+    protocol = Crowd()
+    protocol.guarantee = PureDP(0.1, view=View.MESSAGE).assuming(DishonestAtMost(Scope.ROUND, 0))
     with pytest.raises(TacitError, match="of 1 reports"):
         recompute(protocol)
 
@@ -293,7 +333,9 @@ def test_several_participations_are_composed() -> None:
     once = ApproximateDP(1.0, 1e-5)
     protocol = SecureSum(20, 1, Skellam(30.0), once)
     recompute(protocol)
-    protocol.guarantee = target.at(view=View.OPENED_SUM).given(*ThreatModel().assumptions())
+    protocol.guarantee = target.with_view(view=View.RELEASED_SUM).assuming(
+        *ThreatModel().assumptions()
+    )
     with pytest.raises(TacitError, match="declared is 1e-05"):
         recompute(protocol)
 
@@ -383,9 +425,9 @@ def test_missing_reports_take_their_noise_along() -> None:
     """Shares that suffice if all report, where half of them may be missing."""
     distribution = DiscreteLaplace(1)
     protocol = SecureSum(20, 1, distribution, PureDP(3.0), share=distribution.share(19))
-    protocol.guarantee = PureDP(1.0).given(*ThreatModel().assumptions())
+    protocol.guarantee = PureDP(1.0).assuming(*ThreatModel().assumptions())
     recompute(protocol)
-    protocol.guarantee = PureDP(1.0).given(*ThreatModel(dropout=0.5).assumptions())
+    protocol.guarantee = PureDP(1.0).assuming(*ThreatModel(dropout=0.5).assumptions())
     with pytest.raises(TacitError, match="of 9 reports"):
         recompute(protocol)
 
@@ -394,3 +436,111 @@ def test_the_worse_of_both_directions_counts() -> None:
     one, other = np.array([0.9, 0.1]), np.array([0.5, 0.5])
     for pair in ((one, other), (other, one)):
         assert checking._delta(*pair, math.log(2), 1) == pytest.approx(0.3)
+
+
+def tabled(distribution: NoiseDistribution, total: int) -> Table:
+    """The distribution about a total."""
+    first, last = distribution.window()
+    return Table.of(first + total, distribution.pmf(np.arange(first, last + 1)))
+
+
+class SharedNoise(Outside):
+    """Nineteen of twenty add up to Laplace noise of scale 1, but any number is released."""
+
+    def __init__(self, least: int, *assumptions: Assumption) -> None:
+        super().__init__()
+        self.minimum, self.distribution = least, DiscreteLaplace(1).share(19)  # type: ignore[assignment]
+        self.guarantee = PureDP(1.0).assuming(DishonestAtMost(Scope.ROUND, 1), *assumptions)
+
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
+        return tabled(self.distribution.power(reports), total)
+
+
+def test_a_guarantee_assumes_no_more_reports_than_are_waited_for() -> None:
+    """With a single report the noise of one share would be left, epsilon 3.94 instead of 1."""
+    recompute(SharedNoise(20, ReleasedOnlyAbove()))
+    recompute(SharedNoise(20))
+    for least in (1, 19):
+        with pytest.raises(TacitError, match=f"minimum of SharedNoise is {least}: must be at leas"):
+            recompute(SharedNoise(least, ReleasedOnlyAbove()))
+        with pytest.raises(TacitError, match="declared is 0"):
+            recompute(SharedNoise(least))
+
+
+def test_honest_silos_say_nothing_about_participants() -> None:
+    protocol = SharedNoise(20)
+    protocol.guarantee = PureDP(1.0).assuming(DishonestAtMost(Scope.SILOS, 1))
+    with pytest.raises(TacitError, match="of 1 reports"):
+        recompute(protocol)
+
+
+class Servers(Outside):
+    """One of two servers adds noise, or both do."""
+
+    def __init__(self, adding: int) -> None:
+        super().__init__()
+        self.minimum, self.adding = 20, adding
+        self.guarantee = PureDP(0.5, view=View.OTHER_SERVER)
+
+    def randomize(self, x: float) -> int:
+        return self.encode(x)
+
+    def combine(self, messages: Any) -> Aggregate:
+        noise = sum(self.noise() for _ in range(self.adding))
+        return Aggregate((int(np.sum(messages)) + noise,), len(messages))
+
+    def released_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
+        return tabled(self.distribution.power(self.adding), total)
+
+
+def test_a_release_has_the_noise_of_both_servers() -> None:
+    sample(Servers(2), 5_000)
+    with pytest.raises(NotCheckableError, match="has not the noise of two equal servers"):
+        sample(Servers(1), 5_000)
+
+
+CLAIMS: dict[str, Guarantee] = {
+    "add-or-remove-one": PureDP(0.5, view=View.MESSAGE, neighbours=Neighbours.ADD_OR_REMOVE_ONE),
+    "3 metrics": PureDP(0.5, view=View.MESSAGE).assuming(MetricsPerParticipation(3)),
+    "private-messages": PureDP(0.5, view=View.MESSAGE).assuming(PrivateMessages(0.001)),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_one_sum_does_not_show_is_not_recomputed(claim: str) -> None:
+    protocol = Outside()
+    protocol.guarantee = CLAIMS[claim]
+    with pytest.raises(NotCheckableError, match=f"Outside declares .*{claim}"):
+        recompute(protocol)
+    assert check_declared(protocol) is False
+
+
+def test_the_protected_secret_may_be_declared() -> None:
+    protocol = Outside()
+    stated = PureDP(0.5, view=View.MESSAGE)
+    protocol.guarantee = stated.assuming(Protects(Secret.ONE_REWARD))
+    recompute(protocol)
+
+
+@pytest.mark.parametrize("epsilon", [35.0, 701.0])
+def test_no_noise_hides_behind_rounding_at_a_large_epsilon(epsilon: float) -> None:
+    protocol = NoNoise()
+    protocol.guarantee = PureDP(epsilon, view=View.MESSAGE)
+    with pytest.raises(NotCheckableError, match="rounding error"):
+        recompute(protocol)
+    protocol.guarantee = PureDP(30.0, view=View.MESSAGE)
+    with pytest.raises(TacitError, match="declared is 0"):
+        recompute(protocol)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.01, 0.5])
+def test_a_rounding_error_is_a_hundredth_of_delta_at_most(delta: float) -> None:
+    """It is about 0.003 for noise of scale 1/25."""
+    protocol = Outside(epsilon=25.0)
+    if delta:
+        protocol.guarantee = ApproximateDP(25.0, delta, view=View.MESSAGE)
+    if delta == 0.5:
+        recompute(protocol)
+        return
+    with pytest.raises(NotCheckableError, match="rounding error"):
+        recompute(protocol)

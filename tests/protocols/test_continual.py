@@ -46,8 +46,9 @@ from tacit.protocols.factorization import (
     factorize,
     squared_silos,
 )
-from tacit.protocols.mechanism import Mechanism, Releases, earned_by
+from tacit.protocols.mechanism import Mechanism, Releases
 from tacit.protocols.prefix_delivery import Noise, Presence
+from tacit.protocols.prefix_guarantees import achieves
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
@@ -294,7 +295,7 @@ def test_several_participations_move_most_when_they_come_first(
 
 
 @pytest.mark.parametrize("importance", [(1.0,) * 5, (5.0, 1.0, 0.2, 1.0, 3.0)])
-def test_compose_participationss_move_the_best_rows_by_no_more_than_is_counted(
+def test_compose_participations_move_the_best_rows_by_no_more_than_is_counted(
     importance: tuple[float, ...],
 ) -> None:
     """Brute force over batches, and over the sign of what somebody moves in each."""
@@ -355,7 +356,7 @@ def test_a_participants_worst_case_is_that_of_all_ways_to_come(
         for chosen in itertools.product(ways, repeat=presence.batches):
             counts = np.zeros((3, silos))
             counts[list(batches)] = chosen
-            released = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
+            released = shape.right @ (counts if protocol.suffices_alone else counts.sum(axis=1))
             worst = max(worst, float(np.linalg.norm(released)))
     assert protocol.movement == pytest.approx(worst, rel=1e-7)
     assert protocol.movement >= worst
@@ -381,7 +382,7 @@ def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
         for step, silo in {(step, silo) for step, silo, _ in visited}:
             mine = [place for *where, place in visited if where == [step, silo]]
             counts[step, silo] = people - min(mine) if eager else len(mine)
-        released = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
+        released = shape.right @ (counts if protocol.suffices_alone else counts.sum(axis=1))
         worst = max(worst, float(np.linalg.norm(released)))
     assert worst <= protocol.movement
     if not eager:
@@ -504,9 +505,9 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_released(
     stated = {
         sums: replace(sums.guarantee(1e-9), epsilon=20.0, delta=1e-5) for sums in (mixed, summed)
     }
-    assert all(earned_by(sums, said) for sums, said in stated.items())
+    assert all(achieves(sums, said) for sums, said in stated.items())
     less = replace(summed, trust=SHUFFLER)  # with no noise for the shuffler's part
-    assert not earned_by(less, replace(less.guarantee(1e-9), epsilon=20.0, delta=1e-5))
+    assert not achieves(less, replace(less.guarantee(1e-9), epsilon=20.0, delta=1e-5))
     with pytest.raises(TacitError, match="exceed a modulus"):
         calibrated(SiloStream(*about), SHUFFLER, "discrete-gaussian", ApproximateDP(20.0, 4e-9))
 
@@ -843,7 +844,7 @@ def test_a_step_is_opened_by_the_protocol_of_its_trust() -> None:
 
 
 def test_views_say_who_is_protected_against() -> None:
-    assert build("tree", SECURE, "discrete-gaussian").guarantee(0.05).view is View.OPENED_SUM
+    assert build("tree", SECURE, "discrete-gaussian").guarantee(0.05).view is View.RELEASED_SUM
     assert build("tree", SILO, "gaussian").guarantee(0.05).view is View.SILO
     shuffled = build("tree", SHUFFLER, "discrete-gaussian").guarantee(0.05)
     assert shuffled.view is View.SHUFFLED

@@ -29,7 +29,8 @@ from tacit.protocols.factorization import KINDS, factorize
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.l2_sums import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.prefix_delivery import DELIVERIES, INTEGER_NOISE
-from tacit.protocols.prefix_sums import Encoder, PrefixSums
+from tacit.protocols.prefix_encoder import Encoder
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.testing.statistics import check_source
 from tacit.types import Integers
 

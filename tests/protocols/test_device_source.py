@@ -30,7 +30,7 @@ from tests.source import stream, words
 import tacit.protocols
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
-from tacit.protocols import prefix_sums
+from tacit.protocols.prefix_encoder import Encoder
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.split_and_mix import SplitAndMix
@@ -46,7 +46,7 @@ PRIVATE = [
 ]
 EACH = pytest.mark.parametrize("name", PRIVATE)
 DRAWS = {
-    *("draw", "flip", "below", "word", "random_bits", "flip_exp", "random_level"),
+    *("draw", "flip", "uniform_below", "random_word", "random_bits", "flip_exp", "random_level"),
     *("urandom", "SystemRandom", "randbelow", "randbits", "Chance"),
 }
 
@@ -136,7 +136,7 @@ def test_every_function_that_draws_is_run_by_a_device_of_the_examples() -> None:
 
 
 def test_every_class_with_a_device_path_is_known_here() -> None:
-    known = {type(CASES[name].build()) for name in CASES} | {prefix_sums.Encoder, PrefixSums}
+    known = {type(CASES[name].build()) for name in CASES} | {Encoder, PrefixSums}
     for module in pkgutil.iter_modules(tacit.protocols.__path__):
         loaded = importlib.import_module(f"tacit.protocols.{module.name}")
         for _, kind in inspect.getmembers(loaded, inspect.isclass):
@@ -158,7 +158,7 @@ def test_a_message_is_spoilt_with_exactly_the_certified_probability(users: int) 
     the next it is the reward and a share.
     """
     protocol = PureShuffle(users, 1.0)
-    parameters = protocol._seat(0)[1].certificate.parameters
+    parameters = protocol._group_and_row(0)[1].certificate.parameters
     width, edge = parameters.bits.bit_length(), parameters.mixture * 2**64
     assert edge.denominator == 1  # so that one word of 64 bits tells
 
@@ -177,7 +177,7 @@ def test_a_message_is_spoilt_with_exactly_the_certified_probability(users: int) 
 def test_a_share_is_drawn_again_only_beyond_its_bounds(
     end: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = PureShuffle(21, 1.0)._seat(0)[1].certificate.parameters
+    parameters = PureShuffle(21, 1.0)._group_and_row(0)[1].certificate.parameters
     shares = iter([end * (parameters.tau + 1), -end * (parameters.tau + 5), end * parameters.tau])
     monkeypatch.setattr(draws, "draw_laplace_share", lambda *_: next(shares))
     with words([(1 << 64) - 1]):  # the coin of the mixture

@@ -40,9 +40,9 @@ VIEWS = {  # by a word of the name, the first that is in it
     "two": View.OTHER_SERVER,
     "verified": View.OTHER_SERVER,
     "joint": View.OTHER_SERVER,
-    "secagg": View.OPENED_SUM,
-    "separate": View.OPENED_SUM,
-    "prefix": View.OPENED_SUM,
+    "secagg": View.RELEASED_SUM,
+    "separate": View.RELEASED_SUM,
+    "prefix": View.RELEASED_SUM,
 }
 
 
@@ -168,7 +168,7 @@ def test_a_guarantee_states_its_view_and_whose_noise_it_needs(name: str) -> None
     assert protocol.guarantee is not None
     view = next(view for word, view in VIEWS.items() if word in name.split("-"))
     assert protocol.guarantee.view is view
-    shared = view in (View.OPENED_SUM, View.SHUFFLED)
+    shared = view in (View.RELEASED_SUM, View.SHUFFLED)
     needed = {one.identifier for one in protocol.guarantee.assumptions}
     assert (DishonestAtMost.identifier in needed) == shared
     assert (PinnedKeys.identifier in needed) == (view is View.OTHER_SERVER)

@@ -15,7 +15,7 @@ from tests.protocols.examples import counted, sent
 from tests.samples import follows
 from tests.tables import each_row
 
-from tacit.assumptions import MetricsPerParticipation
+from tacit.assumptions import DistinctRounds, MetricsPerParticipation
 from tacit.errors import TacitError
 from tacit.names import name_of
 from tacit.noise import DiscreteLaplace, Table
@@ -28,7 +28,7 @@ from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.mechanism import PerRound
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum, TwoServers
-from tacit.rounds import carry
+from tacit.rounds import aggregate
 from tacit.types import Aggregate, Estimate, Floats
 
 SEEDED, UNSEEDED = 1e-6, 1e-9  # false-alarm rates, of draws that a seed repeats and of exact ones
@@ -85,10 +85,12 @@ def test_both_answers_of_a_participant_replaced_together_cost_epsilon(
     loss = joint_loss(views(protocol.part), views(protocol.part)) * participations
     assert loss <= 0.9 * (1 + 1e-4)  # modulo m, by a transform
     assert loss >= 0.9 * 0.98
-    promise = protocol.guarantee
-    assert (promise.epsilon, promise.participations) == (0.9, participations)
-    assert MetricsPerParticipation(2) in promise.assumptions
-    assert "a participation reports at most 2 metrics, all of them covered together" in str(promise)
+    guarantee = protocol.guarantee
+    assert (guarantee.epsilon, guarantee.participations) == (0.9, participations)
+    assert MetricsPerParticipation(2) in guarantee.assumptions
+    assert "a participation reports at most 2 metrics, all of them covered together" in str(
+        guarantee
+    )
 
 
 @pytest.mark.parametrize("trust", TRUST)
@@ -116,13 +118,24 @@ def test_an_approximate_guarantee_holds_for_both_metrics_together() -> None:
         assert np.maximum(p - math.e * q, 0.0).sum() > 1e-5
 
 
+@pytest.mark.parametrize("participations", [1, 3])
+def test_metrics_of_several_participations_with_a_delta_are_in_different_rounds(
+    participations: int,
+) -> None:
+    """Metrics of one participation share its round and have noise of their own."""
+    target = ApproximateDP(1.0, 1e-5, participations=participations)
+    how = {"binary": True, "dropout": 0.0}
+    protocol = factories.joint(USERS, 2, name_of(factories.skellam_tight), target, **how)
+    assert (DistinctRounds() in protocol.guarantee.assumptions) == (participations > 1)
+
+
 # What is drawn
 
 
 def bits(target: float = 3.0, modulus: int | None = None) -> JointSums:
     """Little noise, so that a joint distribution has few cells."""
-    promise = PureDP(target, participations=2)
-    return JointSums(Central(6, 1, DiscreteLaplace(2 / Fraction(target)), promise, modulus), 2)
+    guarantee = PureDP(target, participations=2)
+    return JointSums(Central(6, 1, DiscreteLaplace(2 / Fraction(target)), guarantee, modulus), 2)
 
 
 # Two bits of each of six participants
@@ -215,7 +228,7 @@ def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
     1e-9."""
     protocol = JointSums(TwoServers(2, 1, PureDP(4.0, participations=2)), 2)
     messages = [(1, 0), (1, 1)]
-    seen = [coded(protocol, carry(protocol, messages, "two-servers")) for _ in range(120)]
+    seen = [coded(protocol, aggregate(protocol, messages, "two-servers")) for _ in range(120)]
     one, other = (
         protocol.released_distribution(total, 2).pmf(np.arange(protocol.part.modulus))  # type: ignore[attr-defined]
         for total in (2, 1)
@@ -302,15 +315,15 @@ def test_what_would_break_the_joint_guarantee_is_rejected(
 
 def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
     how = {"metrics": 2, "each": name_of(factories.two_servers_laplace), "target": PureDP(1.0)}
-    promised = factories.joint(64, binary=True, **how).guarantee
+    guarantee = factories.joint(64, binary=True, **how).guarantee
     mechanism = PerRound(
-        factories.joint, {**how, "binary": True}, Guaranteed(promised), smallest=64
+        factories.joint, {**how, "binary": True}, Guaranteed(guarantee), smallest=64
     )
     again = PerRound.restore(mechanism.to_dict())
     assert again == mechanism
-    assert MetricsPerParticipation(2) in promised.assumptions
-    one = replace(promised, assumptions=promised.assumptions - {MetricsPerParticipation(2)})
-    more = one.given(MetricsPerParticipation(3))
+    assert MetricsPerParticipation(2) in guarantee.assumptions
+    one = replace(guarantee, assumptions=guarantee.assumptions - {MetricsPerParticipation(2)})
+    more = one.assuming(MetricsPerParticipation(3))
     stored = mechanism.to_dict() | {"privacy": status_to_data(Guaranteed(more))}
     with pytest.raises(TacitError, match="covers 2 metrics, not 3"):
         PerRound.restore(stored)

@@ -1,5 +1,5 @@
 """Mechanisms: stored and restored they make the same protocols under the same guarantee, and a
-stored guarantee that states more than a round earns is rejected.
+stored guarantee that states more than a round gives is rejected.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import asdict, fields, replace
 from fractions import Fraction
 from functools import partial, wraps
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -35,6 +35,7 @@ from tacit.assumptions import (
     Secret,
     VisitsAtMost,
 )
+from tacit.bandits import ForgettingElimination
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.names import name_of
@@ -53,6 +54,7 @@ from tacit.privacy import (
     RenyiDP,
     ThreatModel,
     View,
+    state_drawn_arithmetic,
 )
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.silos import SilosDP
@@ -66,7 +68,7 @@ from tacit.protocols.mechanism import (
     Mechanism,
     PerRound,
     Releases,
-    _ours,
+    _is_unmodified,
     falls_short,
     from_outside,
     plain,
@@ -75,7 +77,8 @@ from tacit.protocols.mechanism import (
 from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
-from tacit.protocols.sums import TwoServers
+from tacit.protocols.sums import Central, TwoServers
+from tacit.simulation.study import guarantee_to
 from tacit.trust import TrustModel
 from tacit.types import Aggregate, Arm, Design, Round
 
@@ -100,7 +103,7 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
             factories.polya_tight,
             {"target": PureDP(1.0), "binary": True, "dropout": 0.2},
             Guaranteed(
-                PureDP(1.0).given(*ThreatModel(dropout=0.2).assumptions(), CompleteGroups())
+                PureDP(1.0).assuming(*ThreatModel(dropout=0.2).assumptions(), CompleteGroups())
             ),
         ),
         ARM,
@@ -109,7 +112,7 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
         PerRound(
             factories.shuffled_tight,
             {"target": TARGET, "binary": True, "dropout": 0.0},
-            Guaranteed(TARGET.at(view=View.SHUFFLED).given(*ROUND)),
+            Guaranteed(TARGET.with_view(view=View.SHUFFLED).assuming(*ROUND)),
         ),
         ARM,
     ),
@@ -122,8 +125,8 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
         ARM,
     ),
     "non-private": (PerRound(factories.exact, {"binary": True}), ARM),
-    "design": (PerRound(factories.vector_of, VECTOR, Guaranteed(TARGET.given(*ROUND))), WATCHED),
-    "design-each": (PerRound(factories.sums_of, VECTOR, Guaranteed(TARGET.given(*GROUP))), EACH),
+    "design": (PerRound(factories.vector_of, VECTOR, Guaranteed(TARGET.assuming(*ROUND))), WATCHED),
+    "design-each": (PerRound(factories.sums_of, VECTOR, Guaranteed(TARGET.assuming(*GROUP))), EACH),
 }
 
 
@@ -169,8 +172,8 @@ def test_a_stored_mechanism_makes_the_same_protocol_under_the_same_guarantee(nam
     "guarantee",
     [
         PureDP(0.5),
-        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, participations=3).given(*GROUP),
-        state_arithmetic(PureDP(Fraction(1, 3)).given(*ROUND), Arithmetic.IDEAL),  # type: ignore[arg-type]
+        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, participations=3).assuming(*GROUP),
+        state_arithmetic(PureDP(Fraction(1, 3)).assuming(*ROUND), Arithmetic.IDEAL),  # type: ignore[arg-type]
         ConcentratedDP(0.125),
         RenyiDP.of(lambda order: order / 8, (2, 4, 8)),
     ],
@@ -288,16 +291,16 @@ def test_stored_releases_that_do_not_earn_their_guarantee_are_rejected() -> None
         {"presence": asdict(Presence(batches=2, visits=3))},
         {"trust": "none", "noise": "none", "sigma": 0.0},
     ):
-        with pytest.raises(TacitError, match="do not earn"):
+        with pytest.raises(TacitError, match="do not give"):
             Mechanism.from_dict({**data, "sums": {**data["sums"], **change}})
     assert made.guarantee is not None
     assert VisitsAtMost(2, 2) in made.guarantee.assumptions
     statements = overstated(made.guarantee)
     assert {"visits-at-most: visits-raised", "dishonest-at-most: count-raised"} <= set(statements)
     for name, more in statements.items():
-        with pytest.raises(TacitError, match="do not earn"):
+        with pytest.raises(TacitError, match="do not give"):
             Mechanism.from_dict({**data, "privacy": status_to_data(Guaranteed(more))})
-        with pytest.raises(TacitError, match="do not earn"):
+        with pytest.raises(TacitError, match="do not give"):
             Releases(sums, Guaranteed(more))
         assert not made.guarantee.implies(more), name
 
@@ -319,7 +322,7 @@ def test_stored_releases_that_state_more_than_a_silo_earns_are_rejected(
     if trust is SHUFFLER:  # amplification is not recomputed, only refuted
         changed = {name: more for name, more in changed.items() if name not in ("epsilon", "delta")}
     for more in changed.values():
-        with pytest.raises(TacitError, match="do not earn"):
+        with pytest.raises(TacitError, match="do not give"):
             Mechanism.from_dict({**data, "privacy": status_to_data(Guaranteed(more))})
 
 
@@ -346,7 +349,7 @@ def test_releases_state_no_more_than_their_sums_earn(stated: dict[str, Any]) -> 
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
     sums = calibrated(SiloStream(*about, people=4), SECURE, "skellam", target, corrupt=1)
     assert Releases(sums, Guaranteed(sums.guarantee(0.05))).guarantee == sums.guarantee(0.05)
-    with pytest.raises(TacitError, match="do not earn"):
+    with pytest.raises(TacitError, match="do not give"):
         Releases(sums, Guaranteed(replace(sums.guarantee(0.05), **stated)))
 
 
@@ -354,13 +357,13 @@ def test_releases_reject_headlines_and_amplification_that_nothing_earns() -> Non
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
     sums = calibrated(SiloStream(*about, people=4), SILO, "gaussian", target)
     own = sums.guarantee(0.05)
-    with pytest.raises(TacitError, match="do not earn"):
-        Releases(sums, Guaranteed(PureDP(2.0, **own.about)))
+    with pytest.raises(TacitError, match="do not give"):
+        Releases(sums, Guaranteed(PureDP(2.0, **own.shared_fields)))
     with pytest.raises(TacitError, match="budget is above"):
-        SilosDP(1e-9, 1e-9, budgets=((own.epsilon, own.delta),) * 3, **own.about)
+        SilosDP(1e-9, 1e-9, budgets=((own.epsilon, own.delta),) * 3, **own.shared_fields)
     mixed = replace(sums, trust=SHUFFLER)
     assert Releases(mixed, Guaranteed(mixed.guarantee(0.05))).guarantee is not None
-    with pytest.raises(TacitError, match="do not earn"):  # the sum of all messages tells more
+    with pytest.raises(TacitError, match="do not give"):  # the sum of all messages tells more
         Releases(mixed, Guaranteed(replace(mixed.guarantee(0.05), epsilon=0.1)))
 
 
@@ -378,9 +381,9 @@ def test_a_copy_of_releases_shares_nothing_with_the_original() -> None:
 def test_the_mechanism_of_every_named_algorithm_survives_storage(name: str) -> None:
     entry = lookup(name)
     tiny = {"epsilon": 0.01} if name == "sdp-fedlinucb" else {}  # it is proven for no more
-    problem: Any = entry.ask(small(entry.problem) | tiny)
+    problem: Any = entry.make_problem(small(entry.problem) | tiny)
     start = problem.start(0, None)
-    mechanism = entry.build(problem.fitted(start.world, 0)).mechanism
+    mechanism = entry.build(problem.for_environment(start.world, 0)).mechanism
     assert isinstance(mechanism, Mechanism)
     assert through_json(mechanism).to_dict() == mechanism.to_dict()
 
@@ -392,7 +395,7 @@ def small(problem: type[Any]) -> dict[str, Any]:
 
 
 def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None:
-    """Also to a weaker one, which a round would earn."""
+    """Also to a weaker one, which a round would give."""
     problem = ArmsProblem.of(horizon=2000)
     stored = lookup("dist-dp-se").build(problem).to_dict()
     experiment = Experiment.from_dict(stored)
@@ -401,7 +404,7 @@ def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None
     assert stored["guarantee_id"] == found.digest
     weaker: list[PrivacyStatus] = [
         KnownPerRound(found),
-        Guaranteed(found.given(CompleteGroups())),
+        Guaranteed(found.assuming(CompleteGroups())),
         Guaranteed(state_arithmetic(found, Arithmetic.UNSTATED)),
         Guaranteed(replace(found, epsilon=found.epsilon * 2)),
     ]
@@ -413,15 +416,15 @@ def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None
 
 
 def test_an_experiment_rejects_a_changed_target_of_rounds_that_are_known_one_by_one() -> None:
-    asked: Any = lookup("sdp-pe").ask(
+    asked: Any = lookup("sdp-pe").make_problem(
         {"horizon": 500, "dimension": 2, "actions": 5, "constants": "paper"}
     )
-    problem = asked.fitted(asked.start(0, None).world, 0)
+    problem = asked.for_environment(asked.start(0, None).world, 0)
     stored = lookup("sdp-pe").build(problem).to_dict()
     status = Experiment.from_dict(stored).mechanism.privacy
     assert isinstance(status, KnownPerRound)
     smaller = replace(status.target, epsilon=status.target.epsilon / 10)
-    for other in (NonPrivate(), KnownPerRound(smaller), KnownPerRound(smaller.given(*ROUND))):
+    for other in (NonPrivate(), KnownPerRound(smaller), KnownPerRound(smaller.assuming(*ROUND))):
         changed = stored["mechanism"] | {"privacy": status_to_data(other)}
         with pytest.raises(TacitError, match="was changed"):
             Experiment.from_dict(stored | {"mechanism": changed})
@@ -440,8 +443,8 @@ def experiment_with(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, A
 @pytest.mark.parametrize("name", ["dist-dp-se", "sdp-fedlinucb", "ldp-fedlinucb"])
 def test_a_restored_guarantee_says_no_more_than_its_noise(name: str) -> None:
     """Claims and remarks are derived anew, with the digest of the file made to match."""
-    asked: Any = lookup(name).ask(SMALL.get(name, {}))
-    stored = lookup(name).build(asked.fitted(asked.start(0, None).world, 0)).to_dict()
+    asked: Any = lookup(name).make_problem(SMALL.get(name, {}))
+    stored = lookup(name).build(asked.for_environment(asked.start(0, None).world, 0)).to_dict()
     found = Experiment.from_dict(stored).guarantee
     assert found is not None
     for claim in (
@@ -454,7 +457,7 @@ def test_a_restored_guarantee_says_no_more_than_its_noise(name: str) -> None:
         RangeProofs(),
     ):
         with pytest.raises(TacitError, match=claim.identifier):
-            Experiment.from_dict(experiment_with(stored, found.given(claim)))
+            Experiment.from_dict(experiment_with(stored, found.assuming(claim)))
     for said in [one for one in found.assumptions if isinstance(one, OwnRecords)]:
         fewer = found.assumptions - {said} | {replace(said, records=said.records - 1)}
         with pytest.raises(TacitError, match="own-records"):
@@ -478,8 +481,8 @@ def test_presence_from_outside_is_recognised() -> None:
 
 
 def test_a_restored_guarantee_protects_what_participants_report() -> None:
-    asked: Any = lookup("cdp-dpe").ask({"horizon": 500, "dimension": 2, "actions": 5})
-    stored = lookup("cdp-dpe").build(asked.fitted(asked.start(0, None).world, 0)).to_dict()
+    asked: Any = lookup("cdp-dpe").make_problem({"horizon": 500, "dimension": 2, "actions": 5})
+    stored = lookup("cdp-dpe").build(asked.for_environment(asked.start(0, None).world, 0)).to_dict()
     found = Experiment.from_dict(stored).guarantee
     assert found is not None
     told = {one for one in found.assumptions if isinstance(one, Protects)}
@@ -515,7 +518,7 @@ def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, An
 
 def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> None:
     how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2, "corrupt": 0.2}
-    earned = factories.polya_tight(64, PureDP(1.0), True, 0.2, 0.2).guarantee
+    earned = factories.polya_tight(64, PureDP(1.0), True, dropout=0.2, corrupt=0.2).guarantee
     assert earned is not None
     stored = PerRound(factories.polya_tight, how, Guaranteed(earned), smallest=64).to_dict()
     assert Mechanism.from_dict(stored).guarantee == earned
@@ -534,7 +537,7 @@ def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> No
 
 
 def test_printed_noise_of_a_smaller_smallest_round_is_rejected() -> None:
-    """It is not made for the size of a round: fewer shares of it earn less."""
+    """It is not made for the size of a round: fewer shares of it give less."""
     how = {"target": PureDP(1.0), "failure_probability": 0.1}
     earned = factories.polya_paper(64, PureDP(1.0), 0.1).guarantee
     assert earned is not None
@@ -574,7 +577,7 @@ def test_an_assumption_that_no_round_needs_may_be_missing() -> None:
     mechanism, round_ = MECHANISMS["arms"]
     assert mechanism.guarantee is not None
     kept = mechanism.guarantee.assumptions - {CompleteGroups()}
-    fewer = replace(mechanism, privacy=Guaranteed(PureDP(1.0).given(*kept)))
+    fewer = replace(mechanism, privacy=Guaranteed(PureDP(1.0).assuming(*kept)))
     assert through_json(fewer) == fewer
     assert fewer.open(round_).guarantee is not None
 
@@ -600,7 +603,7 @@ def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
     found = mechanism.guarantee
     assert isinstance(found, ApproximateDP)
     numbers = (found.epsilon, found.delta)
-    same = SilosDP(*numbers, budgets=(numbers, numbers), **found.about)
+    same = SilosDP(*numbers, budgets=(numbers, numbers), **found.shared_fields)
     less = replace(same, budgets=(numbers, (found.epsilon / 9, found.delta)))
     assert Mechanism.from_dict(with_guarantee(mechanism.to_dict(), same)).guarantee == same
     with pytest.raises(TacitError, match="noise, guarantee or smallest round"):
@@ -613,8 +616,8 @@ def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
 def test_a_stored_guarantee_is_derived_anew_and_rejected_where_it_states_more(name: str) -> None:
     """Also where no round is left to be released, of which the guarantee alone is read."""
     small = {"horizon": 500, "dimension": 2, "actions": 5}
-    asked = lookup(name).ask({k: v for k, v in small.items() if k in lookup(name).options})
-    problem = asked.fitted(asked.start(0, None).world, 0)
+    asked = lookup(name).make_problem({k: v for k, v in small.items() if k in lookup(name).options})
+    problem = asked.for_environment(asked.start(0, None).world, 0)
     stored = json.loads(json.dumps(lookup(name).build(problem).mechanism.to_dict()))
     found = Mechanism.from_dict(stored).guarantee
     assert found is not None
@@ -627,15 +630,15 @@ def test_a_stored_guarantee_is_derived_anew_and_rejected_where_it_states_more(na
 
 
 def test_an_experiment_rejects_a_guarantee_that_no_longer_states_the_protected_secret() -> None:
-    asked: Any = lookup("sdp-pe").ask({"horizon": 500, "dimension": 2, "actions": 5})
-    problem = asked.fitted(asked.start(0, None).world, 0)
+    asked: Any = lookup("sdp-pe").make_problem({"horizon": 500, "dimension": 2, "actions": 5})
+    problem = asked.for_environment(asked.start(0, None).world, 0)
     stored = lookup("sdp-pe").build(problem).to_dict()
     found = Experiment.from_dict(stored).guarantee
     assert found is not None
     secret = Protects(Secret.ONE_REWARD)
     assert secret in found.assumptions
     cut = with_assumptions(found, found.assumptions - {secret})
-    for more in (cut, cut.given(Protects(Secret.FITTED_PARAMETER))):
+    for more in (cut, cut.assuming(Protects(Secret.FITTED_PARAMETER))):
         changed = with_guarantee(stored["mechanism"], more)
         with pytest.raises(TacitError, match="the file was changed"):
             Experiment.from_dict(stored | {"mechanism": changed})
@@ -645,20 +648,20 @@ def test_a_round_that_earns_less_than_the_run_states_is_rejected() -> None:
     mechanism, _ = MECHANISMS["arms"]
     assert mechanism.guarantee is not None
     for more in (
-        PureDP(0.9, **mechanism.guarantee.about),
+        PureDP(0.9, **mechanism.guarantee.shared_fields),
         PureDP(1.0),
-        mechanism.guarantee.at(view=View.MESSAGE),
+        mechanism.guarantee.with_view(view=View.MESSAGE),
         replace(mechanism.guarantee, participations=2),
     ):
         with pytest.raises(TacitError, match="its noise was changed"):
             unchecked(mechanism, privacy=Guaranteed(more)).open(ARM)
-    with pytest.raises(TacitError, match=r"a small round earns no guarantee, not \(1, 0\)-DP"):
+    with pytest.raises(TacitError, match=r"a small round gives no guarantee, not \(1, 0\)-DP"):
         PerRound(factories.exact, {"binary": True}, Guaranteed(PureDP(1.0)))
     bare = unchecked(PerRound(factories.exact, {"binary": True}), privacy=Guaranteed(PureDP(1.0)))
-    with pytest.raises(TacitError, match=r"round 3 earns no guarantee, not \(1, 0\)-DP"):
+    with pytest.raises(TacitError, match=r"round 3 gives no guarantee, not \(1, 0\)-DP"):
         bare.open(ARM)
     asked = PerRound(factories.exact, {"binary": True}, KnownPerRound(PureDP(1.0)))
-    with pytest.raises(TacitError, match=r"earns no guarantee, the experiment asks for \(1, 0\)"):
+    with pytest.raises(TacitError, match=r"gives no guarantee, the experiment asks for \(1, 0\)"):
         asked.open(ARM)
     with pytest.raises(TacitError, match=r"target of the rounds is None; .* asks for, \(1, 0\)"):
         Mechanism.from_dict(asked.to_dict())
@@ -671,9 +674,9 @@ def test_a_mechanism_that_states_more_than_a_small_round_earns_is_not_made(name:
     stated = mechanism.guarantee
     assert isinstance(stated, (PureDP, ApproximateDP))
     for more in (replace(stated, epsilon=0.9), with_assumptions(stated, frozenset())):
-        with pytest.raises(TacitError, match=r"a small round (earns|needs) .*: its noise,"):
+        with pytest.raises(TacitError, match=r"a small round (gives|needs) .*: its noise,"):
             replace(mechanism, privacy=Guaranteed(more))
-    with pytest.raises(TacitError, match="a small round earns no guarantee"):
+    with pytest.raises(TacitError, match="a small round gives no guarantee"):
         PerRound(factories.exact, {"binary": True}, mechanism.privacy)
 
 
@@ -715,9 +718,9 @@ def test_the_privacy_status_of_a_mechanism_is_rendered() -> None:
 
 
 def test_a_guarantee_found_round_by_round_is_printed_with_what_the_target_assumes() -> None:
-    target = PureDP(1.0).given(Protects(Secret.ONE_REWARD))
+    target = PureDP(1.0).assuming(Protects(Secret.ONE_REWARD))
     mechanism = PerRound(factories.exact, {"binary": True}, KnownPerRound(target))
-    shown = mechanism.printed(PureDP(1.5).given(*ROUND))
+    shown = mechanism.printed(PureDP(1.5).assuming(*ROUND))
     assert shown is not None
     assert shown.assumptions == {Protects(Secret.ONE_REWARD), AskedFor(1.0), *ROUND}
     assert mechanism.printed() is None
@@ -761,13 +764,13 @@ def test_prefix_sums_guarantee_no_more_than_they_earn_however_they_are_made() ->
         SiloStream(factorize("tree", 4), 3, 5, 2.0), SILO, "discrete-gaussian", TARGET
     )
     assert Releases(sums, Guaranteed(sums.guarantee(1e-5))).guarantee is not None
-    with pytest.raises(TacitError, match="do not earn"):
+    with pytest.raises(TacitError, match="do not give"):
         Releases(sums, Guaranteed(ApproximateDP(0.5, 1e-5, view=View.SILO)))
     loud = replace(sums, sigma=sums.sigma / 40)  # far out, where concentration accounts for more
     found = loud.guarantee(1e-5)
     assert loud.loss().delta(found.epsilon) > 1e-5
     assert Releases(loud, Guaranteed(found)).guarantee == found
-    with pytest.raises(TacitError, match="do not earn"):
+    with pytest.raises(TacitError, match="do not give"):
         Releases(loud, Guaranteed(replace(found, epsilon=0.9 * found.epsilon)))
 
 
@@ -822,14 +825,14 @@ def test_code_from_outside_is_never_taken_for_tacits() -> None:
         assert from_outside(mechanism)
     tampered = TwoServers(64, 1, target)
     tampered.combine = lambda messages: Aggregate((0,), len(messages))  # type: ignore[method-assign]
-    assert not _ours(tampered)
-    assert _ours(TwoServers(64, 1, target))
+    assert not _is_unmodified(tampered)
+    assert _is_unmodified(TwoServers(64, 1, target))
 
 
 def test_a_private_round_is_not_restored_as_non_private() -> None:
     mechanism, _ = MECHANISMS["arms"]
     stored = mechanism.to_dict() | {"privacy": status_to_data(NonPrivate())}
-    with pytest.raises(TacitError, match=r"earns .* the experiment states non-private"):
+    with pytest.raises(TacitError, match=r"gives .* the experiment states non-private"):
         Mechanism.from_dict(stored)
 
 
@@ -862,10 +865,12 @@ def test_a_common_guarantee_is_earned_by_the_noise_of_every_silo() -> None:
     )
     own, few = sums.guarantee(1e-5), sums.sigma / 40
     loud = replace(sums, sigma=few, sigmas=(sums.sigma, sums.sigma, few))
-    with pytest.raises(TacitError, match="do not earn"):
+    with pytest.raises(TacitError, match="do not give"):
         Releases(loud, Guaranteed(own))
-    two = SilosDP(own.epsilon, own.delta, budgets=((own.epsilon, own.delta),) * 2, **own.about)
-    with pytest.raises(TacitError, match="do not earn"):
+    two = SilosDP(
+        own.epsilon, own.delta, budgets=((own.epsilon, own.delta),) * 2, **own.shared_fields
+    )
+    with pytest.raises(TacitError, match="do not give"):
         Releases(loud, Guaranteed(two))
 
 
@@ -894,15 +899,83 @@ def test_what_is_declared_from_outside_is_printed_as_such(monkeypatch: pytest.Mo
         assert shown.arithmetic is Arithmetic.UNSTATED
         assert remark in shown.assumptions
         assert "declared by its author" in mechanism.text()
+        experiment = Experiment.of(ForgettingElimination(2, 1000), mechanism)
+        assert experiment.guarantee == shown
+
+
+def silent(participants: int) -> Protocol:
+    """A trusted server whose noise is replaced by nothing."""
+    made = Central(participants, 1, DiscreteLaplace(1000), PureDP(0.001), None)
+    object.__setattr__(made.distribution, "draw", lambda: 0)
+    return made
+
+
+def test_an_experiment_states_no_guarantee_that_its_randomizer_does_not_keep() -> None:
+    """The guarantee of the mechanism is what is declared; readers are shown what was checked."""
+    declared = silent(1).guarantee
+    assert declared is not None
+    assert declared.arithmetic is Arithmetic.EXACT
+    experiment = Experiment.of(
+        ForgettingElimination(2, 1000), PerRound(silent, {}, Guaranteed(declared))
+    )
+    with pytest.raises(TacitError, match="do not have the stated distribution"):
+        _ = experiment.guarantee
+
+
+class Boastful(PerRound):
+    """Exact sums under a mechanism that calls them private, exactly."""
+
+    claimed: ClassVar[Guarantee] = state_drawn_arithmetic(PureDP(0.001), DiscreteLaplace(1000))
+
+    def printed(self, found: Guarantee | None = None) -> Guarantee | None:  # noqa: ARG002
+        return self.claimed
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        return self.claimed
+
+
+class Boast(PureDP):
+    """A guarantee that says what it likes."""
+
+    def __post_init__(self) -> None:
+        pass
+
+    def __str__(self) -> str:
+        return "noise is drawn exactly"
+
+
+def test_a_mechanism_from_outside_is_printed_by_tacit_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    boastful = Boastful(factories.exact, {"binary": True})
+    experiment = Experiment.of(ForgettingElimination(2, 1000), boastful)
+    stated = experiment.guarantee
+    assert stated is not None
+    assert stated.arithmetic is Arithmetic.UNSTATED
+    assert Declared() in stated.assumptions
+    assert "declared by its author, not checked" in boastful.text()
+    simulated = guarantee_to(experiment, None, [])
+    assert simulated == stated
+    monkeypatch.setattr(Boastful, "claimed", Boast(0.001))
+    with pytest.raises(TacitError, match="guarantee is a Boast, of a class from outside"):
+        _ = experiment.guarantee
+
+
+def test_what_a_run_records_is_no_guarantee_of_exact_sums() -> None:
+    claimed = state_drawn_arithmetic(PureDP(0.001), DiscreteLaplace(1000)).to_data()
+    exact = PerRound(factories.exact, {"binary": True})
+    experiment = Experiment.of(ForgettingElimination(2, 1000), exact)
+    assert guarantee_to(experiment, None, [{"guarantee": claimed}]) is None
 
 
 def test_releases_and_vectors_claim_no_metrics_that_they_do_not_cover() -> None:
     mechanism = releases()
     assert mechanism.guarantee is not None
-    many = mechanism.guarantee.given(MetricsPerParticipation(5))
-    with pytest.raises(TacitError, match="do not earn"):
+    many = mechanism.guarantee.assuming(MetricsPerParticipation(5))
+    with pytest.raises(TacitError, match="do not give"):
         Releases(mechanism.sums, Guaranteed(many))
-    target = ApproximateDP(1.0, 1e-5).given(MetricsPerParticipation(5))
+    target = ApproximateDP(1.0, 1e-5).assuming(MetricsPerParticipation(5))
     made = SecureVector(20, 2, 1.0, target).guarantee
     assert made is not None
     assert made.metrics == 1

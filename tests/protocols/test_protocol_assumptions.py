@@ -70,13 +70,13 @@ THREE_QUARTERS = ReleasedOnlyAbove(Fraction(3, 4))
 ONE_OF_A_ROUND = DishonestAtMost(Scope.ROUND, 1)
 ONE_OF_A_GROUP = DishonestAtMost(Scope.GROUP, 1)
 NO_SILO = DishonestAtMost(Scope.SILOS, 0)
-SUMMED = stated(View.OPENED_SUM, ONE_OF_A_ROUND, ALL)
+SUMMED = stated(View.RELEASED_SUM, ONE_OF_A_ROUND, ALL)
 SHUFFLED = stated(View.SHUFFLED, ONE_OF_A_ROUND, ALL)
 CENTRAL = stated(View.SERVER_OUTPUT)
 LOCAL = stated(View.MESSAGE)
 TABLE: dict[str, Stated | None] = {
     "secagg-polya": SUMMED,
-    "secagg-polya-dropout": stated(View.OPENED_SUM, ONE_OF_A_ROUND, THREE_QUARTERS),
+    "secagg-polya-dropout": stated(View.RELEASED_SUM, ONE_OF_A_ROUND, THREE_QUARTERS),
     "secagg-skellam": SUMMED,
     "secagg-gaussian": SUMMED,
     "central": CENTRAL,
@@ -111,16 +111,16 @@ TABLE: dict[str, Stated | None] = {
     "statistic-local-table": LOCAL,
     "statistic-two-moments": stated(View.OTHER_SERVER, PinnedKeys(), BoundedAdversary()),
     "statistic-secagg-moments": SUMMED,
-    "separate-sums": stated(View.OPENED_SUM, ONE_OF_A_GROUP, ALL),
+    "separate-sums": stated(View.RELEASED_SUM, ONE_OF_A_GROUP, ALL),
     "joint-sums": stated(
         View.OTHER_SERVER, PinnedKeys(), BoundedAdversary(), MetricsPerParticipation(2)
     ),
-    "prefix-sums": stated(View.OPENED_SUM, TrustedSilo(), NO_SILO),
+    "prefix-sums": stated(View.RELEASED_SUM, TrustedSilo(), NO_SILO),
     "central-prefix-sums": stated(View.SERVER_OUTPUT, TrustedSilo(), JointPrivacy()),
     "shuffled-prefix-sums": stated(View.SHUFFLED, TrustedSilo(), NO_SILO),
 }
 TRUSTED: dict[View, Assumption] = {
-    View.OPENED_SUM: SemiHonestServer(),
+    View.RELEASED_SUM: SemiHonestServer(),
     View.SERVER_OUTPUT: TrustedServer(),
     View.MESSAGE: HonestDevice(),
     View.SHUFFLED: NonColludingShuffler(),
@@ -231,7 +231,7 @@ def test_pure_shuffle_counts_curious_participants_of_a_group(curious: int) -> No
 
 @pytest.mark.parametrize("metrics", [2, 3])
 def test_joint_sums_add_their_metrics_to_the_assumptions_of_a_part(metrics: int) -> None:
-    part = factories.polya_tight(40, for_each(PureDP(1.0), metrics), True, 0.25)
+    part = factories.polya_tight(40, for_each(PureDP(1.0), metrics), True, dropout=0.25)
     found = JointSums(part, metrics).guarantee
     assert found.assumptions == {
         ONE_OF_A_ROUND,
@@ -254,8 +254,8 @@ def test_joint_sums_add_their_metrics_to_the_assumptions_of_a_part(metrics: int)
 @pytest.mark.parametrize(
     ("trust", "view", "noise", "corrupt"),
     [
-        (TrustModel.SECURE_AGGREGATION, View.OPENED_SUM, "skellam", 0),
-        (TrustModel.SECURE_AGGREGATION, View.OPENED_SUM, "skellam", 2),
+        (TrustModel.SECURE_AGGREGATION, View.RELEASED_SUM, "skellam", 0),
+        (TrustModel.SECURE_AGGREGATION, View.RELEASED_SUM, "skellam", 2),
         (TrustModel.SHUFFLER, View.SHUFFLED, "binomial", 1),
         (TrustModel.CENTRAL, View.SERVER_OUTPUT, "skellam", 0),
         (TrustModel.SILO, View.SILO, "discrete-gaussian", 0),

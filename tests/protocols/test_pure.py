@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 from tacit.aggregation import ShuffledView
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.privacy import PureDP, ThreatModel, View
 from tacit.protocols import factories
 from tacit.protocols.pure_shuffle import PureShuffle, share_probabilities
@@ -65,25 +65,25 @@ def test_the_shares_that_are_drawn_keep_the_certified_epsilon(users: int, epsilo
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.25, 0.5, 1.0, 1.7, 2.0, 30.0])
 def test_every_batch_keeps_what_the_largest_guarantees(epsilon: float) -> None:
-    promised = PureShuffle(2, epsilon).guarantee
-    assert isinstance(promised, PureDP)
-    assert promised.epsilon <= epsilon
-    assert promised.view is View.SHUFFLED
+    guarantee = PureShuffle(2, epsilon).guarantee
+    assert isinstance(guarantee, PureDP)
+    assert guarantee.epsilon <= epsilon
+    assert guarantee.view is View.SHUFFLED
     for users in [*range(2, 70), 1023, 1024, 1025, 10**6 + 7]:
         protocol = PureShuffle(users, epsilon)
-        assert protocol.guarantee == promised
+        assert protocol.guarantee == guarantee
         for group in protocol._groups:
-            assert group.row.certificate.epsilon <= promised.epsilon
+            assert group.row.certificate.epsilon <= guarantee.epsilon
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_all_participations_together_keep_what_is_guaranteed(times: int) -> None:
     protocol = PureShuffle(1000, 2.0, participations=times)
-    promised = protocol.guarantee
-    assert isinstance(promised, PureDP)
+    guarantee = protocol.guarantee
+    assert isinstance(guarantee, PureDP)
     each = max(group.row.certificate.epsilon for group in protocol._groups)
-    assert times * each <= promised.epsilon <= 2.0
-    assert promised.participations == times
+    assert times * each <= guarantee.epsilon <= 2.0
+    assert guarantee.participations == times
 
 
 def test_an_epsilon_without_certificates_is_rejected_with_an_alternative() -> None:
@@ -166,11 +166,11 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
     for group in protocol._groups:
         p = group.row.certificate.parameters
         values = np.arange(p.bits + 1)
-        for bit in levels[start : start + group.people]:
+        for bit in levels[start : start + group.participants]:
             distribution = message_distribution(p, int(bit), share_probabilities(p))
             expected += float(values @ distribution) - p.tau
             spread += float(values**2 @ distribution) - float(values @ distribution) ** 2
-        start += group.people
+        start += group.participants
     rng = np.random.default_rng(3)
     slow = [protocol.combine_batch(protocol.randomize_batch(levels, rng), rng) for _ in range(4000)]
     fast = [protocol._open(15, 20, rng) for _ in range(4000)]
@@ -279,5 +279,5 @@ def test_one_spoilt_message_aborts_a_certified_group() -> None:
     numbers = [number for place in range(9) for number in way.payload(protocol.report(1.0, place))]
     assert way.released(ShuffledView(tuple(numbers), 9, 0)).reports == 9
     for spoilt in (numbers[1:], [*numbers[1:], b"\x02"]):
-        with pytest.raises(Refusal, match="the round is aborted"):
+        with pytest.raises(Rejected, match="the round is aborted"):
             way.released(ShuffledView(tuple(spoilt), 9, 0))

@@ -95,7 +95,7 @@ def of_metrics() -> Messages:
 
 def of_pure_shuffle() -> Messages:
     protocol = PureShuffle(2, 0.1)
-    about = protocol._seat(0)[1].certificate.parameters
+    about = protocol._group_and_row(0)[1].certificate.parameters
     ones = np.full(about.bits + 1, float(about.mixture) / (about.bits + 1))
     ones[: 2 * about.tau + 1] += (1 - float(about.mixture)) * share_probabilities(about)
     distribution = Table.of(0, ones / ones.sum())

@@ -1,4 +1,4 @@
-"""Mechanisms of policy rounds and evaluation slices state what both kinds of rounds earn."""
+"""Mechanisms of policy rounds and evaluation slices state what both kinds of rounds give."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tacit.types import Arm, Round
 def experiment(**options: Any) -> Experiment:
     asked: Any = {"trust": "two-servers", "contexts": "segments", "horizon": 20_000, **options}
     entry, binary = lookup("private-contextual"), asked.pop("binary", True)
-    problem = entry.ask(asked)
-    fitted: Any = problem.fitted(problem.start(0, None).world, 0)
+    problem = entry.make_problem(asked)
+    fitted: Any = problem.for_environment(problem.start(0, None).world, 0)
     return entry.build(replace(fitted, binary=binary))
 
 
@@ -69,7 +69,7 @@ def test_slices_whose_noise_changes_with_their_size_state_nothing_of_outsiders()
 
 @pytest.mark.parametrize("contexts", ["segments", "random"])
 def test_outsiders_are_told_only_what_both_kinds_of_rounds_earn(contexts: str) -> None:
-    """Found: (0.69, 1e-6) of policy rounds was stated for all; slices earn 0.91, the weaker."""
+    """Found: (0.69, 1e-6) of policy rounds was stated for all; slices give 0.91, the weaker."""
     mechanism = experiment(contexts=contexts, evaluation=0.1).mechanism
     assert isinstance(mechanism, SliceMechanism)
     (policies,) = said(mechanism.policies)
@@ -102,11 +102,11 @@ def test_a_restored_experiment_states_the_same_of_its_slices() -> None:
 def test_slices_earn_no_less_than_policies() -> None:
     mechanism = sliced()
     how = {**mechanism.slices.arguments, "target": PureDP(2.0)}
-    weaker = replace(PureDP(2.0), **mechanism.slices.guarantee.about)  # type: ignore[union-attr]
+    weaker = replace(PureDP(2.0), **mechanism.slices.guarantee.shared_fields)  # type: ignore[union-attr]
     less = PerRound(mechanism.slices.make, how, Guaranteed(weaker))
     with pytest.raises(TacitError, match="must imply the guarantee of policy rounds"):
         SliceMechanism(mechanism.policies, less)
-    with pytest.raises(TacitError, match="earns no guarantee"):
+    with pytest.raises(TacitError, match="gives no guarantee"):
         SliceMechanism(mechanism.policies, PerRound(factories.exact, {"binary": True}))
 
 

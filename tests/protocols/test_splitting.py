@@ -11,7 +11,7 @@ from scipy import stats
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP, ThreatModel
-from tacit.protocols.split_and_mix import SplitAndMix, mixed
+from tacit.protocols.split_and_mix import SplitAndMix, shuffled_guarantee
 from tacit.protocols.sums import SecureSum
 from tacit.trust import split_shares
 
@@ -72,7 +72,7 @@ def test_the_slack_is_added_to_delta() -> None:
     ).guarantee
     assert isinstance(loose, ApproximateDP)
     assert loose.delta == pytest.approx(1e-6 + (1 + math.e) * 2.0**-40)
-    often = mixed(PureDP(1.0, participations=5), 40)
+    often = shuffled_guarantee(PureDP(1.0, participations=5), 40)
     assert often.delta == pytest.approx(5 * (1 + math.e) * 2.0**-40)
 
 

@@ -6,19 +6,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.contextual.feature_maps import BoundedNumber, FeatureMap
+from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from tacit.privacy import ApproximateDP, Guarantee, PureDP
 from tacit.privacy.gaussian_distance import GroupedGaussianLoss
-from tacit.protocols.statistic_sums import corner_sum, moment_sum, table_sum
+from tacit.protocols.statistic_sums import StatisticSum, corner_sum, fit_sum, moment_sum, table_sum
 from tacit.protocols.statistics import (
+    FitStatistic,
     MomentStatistic,
     ScaledMomentStatistic,
     centred_sensitivity,
@@ -127,6 +131,8 @@ def test_the_distance_of_every_coordinate_and_share_is_charged(dimension: int) -
     assert plain.loss(noise, 5) == GroupedGaussianLoss(charged, centred_sensitivity(2.0), 5)
     scaled = ScaledMomentStatistic(dimension, resolution=8).loss(noise, 5)
     assert (scaled.groups, scaled.shares) == (((noise[0], 1.0, sum(counts)),), 5)
+    fitted = FitStatistic(dimension, resolution=8).loss(noise, 5)
+    assert (fitted.groups, fitted.shares) == (((noise[0], 1.0, dimension),), 5)
 
 
 def test_noise_of_moments_is_made_of_as_many_shares_as_are_certain(
@@ -144,3 +150,54 @@ def test_noise_of_moments_is_made_of_as_many_shares_as_are_certain(
     about: dict[str, Any] = {"size": (2, 64, 1), "target": ApproximateDP(1.0, 1e-6)}
     moment_sum(100, trust=TrustModel.SECURE_AGGREGATION, missing=0.2, dishonest=0.1, **about)
     assert asked == [70]
+
+
+LOSSY: dict[str, Any] = {"missing": 0.2, "dishonest": 0.1}
+MADE: dict[str, Callable[[], StatisticSum]] = {
+    "tables": lambda: table_sum(100, segments=2, options=2, target=PureDP(1.0), **MASKED),
+    "corners": lambda: corner_sum(100, features=FEATURES.to_dict(), target=PureDP(1.0), **MASKED),
+    "moments": lambda: moment_sum(100, size=(2, 64, 1), target=ApproximateDP(1.0, 1e-6), **MASKED),
+    "fits": lambda: fit_sum(100, size=(2, 64, 1), target=ApproximateDP(1.0, 1e-6), **MASKED),
+}
+MASKED: dict[str, Any] = {"trust": TrustModel.SECURE_AGGREGATION, **LOSSY}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_statistics_of_every_kind_tolerate_missing_and_dishonest_participants(kind: str) -> None:
+    protocol = MADE[kind]()
+    assert (protocol.minimum, protocol.honest) == (80, 70)
+    assert protocol.guarantee is not None
+    assert {
+        DishonestAtMost(Scope.ROUND, 1, Fraction(1, 10)),
+        ReleasedOnlyAbove(Fraction(4, 5)),
+    } <= protocol.guarantee.assumptions
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [FitStatistic(2, 64), MomentStatistic(2, 64), ScaledMomentStatistic(2, 12)],
+    ids=["fits", "moments", "scaled moments"],
+)
+def test_the_distance_of_narrow_shares_from_one_draw_is_paid_for(
+    statistic: FitStatistic | MomentStatistic,
+) -> None:
+    """Shares that are too narrow for the bound on their sum make no noise at all."""
+    target = ApproximateDP(1.0, 1e-6)
+    alone = min(one.std for one in statistic.noise(target))
+    several = math.ceil(alone**2 / 0.95)
+    made = list(dict.fromkeys(statistic.noise(target, several)))
+    assert statistic.loss(made, several).delta(1.0) <= 1e-6
+    assert min(one.std for one in made) > 1.01 * alone
+    with pytest.raises(TacitError, match="shares gives"):
+        statistic.noise(target, 100 * several)
+
+
+def test_what_protects_from_the_other_server_is_the_noise_of_one() -> None:
+    protocol = table_sum(
+        100, segments=2, options=2, trust=TrustModel.TWO_SERVERS, target=PureDP(0.5)
+    )
+    for total in (0, 7):
+        view, released = protocol.view_distribution(total, 90), protocol.released_distribution
+        assert view.variance == pytest.approx(DiscreteLaplace(4).variance, rel=1e-9)
+        assert released(total, 90).variance == pytest.approx(2 * view.variance, rel=1e-9)
+        assert (view.mean, released(total, 90).mean) == pytest.approx((total, total))

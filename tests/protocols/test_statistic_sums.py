@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,10 @@ from tacit.protocols.statistic_sums import (
     table_sum,
 )
 from tacit.protocols.statistics import (
+    Answers,
     CornerStatistic,
     MomentStatistic,
+    ScaledMomentStatistic,
     TableStatistic,
     centred_sensitivity,
 )
@@ -246,7 +249,7 @@ def test_outsiders_of_moments_are_guaranteed_nothing_that_noise_does_not_earn() 
     stated = statistic.outsiders(target, noise)
     assert 0.5 < stated.epsilon < 0.8
     narrow = tuple(DiscreteGaussian.of_std(0.9 * one.std) for one in noise)
-    with pytest.raises(TacitError, match="both servers' noise does not earn"):
+    with pytest.raises(TacitError, match="both servers' noise does not give"):
         statistic.outsiders(target, narrow)
 
 
@@ -280,6 +283,26 @@ def test_what_does_not_fit_is_rejected() -> None:
             wrong()
     exact = table_sum(5, **table, trust=TrustModel.NONE, target=None)
     assert exact.guarantee is None
+
+
+@pytest.mark.parametrize("kind", [MomentStatistic, ScaledMomentStatistic])
+def test_simulated_features_are_no_longer_than_noise_was_made_for(
+    kind: type[MomentStatistic],
+) -> None:
+    """Those of a restored experiment may have another resolution than its noise."""
+    features = np.array([[[60, 80]], [[0, 100]]], dtype=np.float32)
+    visitors: Any = SimpleNamespace(features=features)
+    answers, rng = (
+        Answers(visitors, np.zeros(2, dtype=int), np.array([1, 0])),
+        np.random.default_rng(0),
+    )
+    first = (kind(2, 100).total(answers, rng) * kind(2, 100).units)[:2]
+    assert np.allclose(first, [0.3, -0.1])
+    with pytest.raises(TacitError, match="must be at most 1"):
+        kind(2, 99).total(answers, rng)
+    nobody: Any = SimpleNamespace(features=features[:0])
+    none = Answers(nobody, answers.options[:0], answers.levels[:0])
+    assert not kind(2, 99).total(none, rng).any()
 
 
 @pytest.mark.parametrize(("segments", "honest"), [(1, 19), (6, 63)])

@@ -256,14 +256,14 @@ def seen(protocol: SumProtocol, reports: int, *totals: int) -> list[Floats]:
 
 def true_delta(protocol: SumProtocol, reports: int) -> float:
     """The worst δ over all ways to replace one participant's level."""
-    promise = protocol.guarantee
-    assert isinstance(promise, (PureDP, ApproximateDP))
+    guarantee = protocol.guarantee
+    assert isinstance(guarantee, (PureDP, ApproximateDP))
     levels = seen(protocol, reports, *range(protocol.precision + 1))
     pairs = [pair for other in levels[1:] for pair in ((levels[0], other), (other, levels[0]))]
-    return max(hockey_stick(p, q, promise.epsilon) for p, q in pairs)
+    return max(hockey_stick(p, q, guarantee.epsilon) for p, q in pairs)
 
 
-def promised_delta(protocol: SumProtocol) -> float:
+def guaranteed_delta(protocol: SumProtocol) -> float:
     return protocol.guarantee.delta if isinstance(protocol.guarantee, ApproximateDP) else 0.0
 
 
@@ -303,13 +303,13 @@ def test_nothing_hides_an_exact_sum() -> None:
 @MODULAR
 def test_what_is_released_is_as_private_as_guaranteed_with_the_fewest_reports(name: str) -> None:
     protocol = EXAMPLES[name].build(1.0)
-    assert true_delta(protocol, protocol.minimum) <= promised_delta(protocol) + ROUNDING
+    assert true_delta(protocol, protocol.minimum) <= guaranteed_delta(protocol) + ROUNDING
 
 
 @MODULAR
 def test_half_the_noise_would_break_the_guarantee(name: str) -> None:
     protocol = EXAMPLES[name].build(0.5)
-    assert true_delta(protocol, protocol.honest) > 10 * promised_delta(protocol) + 1e-6
+    assert true_delta(protocol, protocol.honest) > 10 * guaranteed_delta(protocol) + 1e-6
 
 
 @pytest.mark.parametrize("reports", [1, 2, 7])
@@ -337,14 +337,18 @@ def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
 def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not(
     distribution: NoiseDistribution,
 ) -> None:
-    promise = PureDP(1.0) if isinstance(distribution, DiscreteLaplace) else ApproximateDP(1.0, 1e-5)
-    tolerant = SecureSum(40, 4, distribution, promise, threat=ThreatModel(dropout=0.2, corrupt=0.1))
+    guarantee = (
+        PureDP(1.0) if isinstance(distribution, DiscreteLaplace) else ApproximateDP(1.0, 1e-5)
+    )
+    tolerant = SecureSum(
+        40, 4, distribution, guarantee, threat=ThreatModel(dropout=0.2, corrupt=0.1)
+    )
     assert (tolerant.minimum, 28) == (32, math.ceil(0.7 * 40))
     assert (
-        true_delta(tolerant, 28) <= promised_delta(tolerant) + ROUNDING
+        true_delta(tolerant, 28) <= guaranteed_delta(tolerant) + ROUNDING
     )  # 32 reports of which 4 add nothing
-    fragile = SecureSum(40, 4, distribution, promise)
-    assert true_delta(fragile, 28) > promised_delta(fragile) + 1e-7
+    fragile = SecureSum(40, 4, distribution, guarantee)
+    assert true_delta(fragile, 28) > guaranteed_delta(fragile) + 1e-7
 
 
 @EACH
@@ -352,11 +356,11 @@ def test_too_few_or_too_many_reports_are_rejected_on_the_simulated_paths(name: s
     protocol = EXAMPLES[name].build(1.0)
     rng = np.random.default_rng(0)
     for reports in {protocol.minimum - 1, protocol.participants + 1}:
-        refusal = r"the round is aborted|over the \d+ that the protocol was built for"
+        rejection = r"the round is aborted|over the \d+ that the protocol was built for"
         levels = np.zeros(reports, dtype=np.int64)
-        with pytest.raises(TacitError, match=refusal):
+        with pytest.raises(TacitError, match=rejection):
             protocol.simulate(Levels(np.array([0]), np.array([reports])), rng)
-        with pytest.raises(TacitError, match=refusal):
+        with pytest.raises(TacitError, match=rejection):
             protocol.combine_batch(
                 np.zeros((reports, 3), dtype=np.int64)
                 if isinstance(protocol, SplitAndMix)
@@ -542,7 +546,7 @@ def test_the_guarantee_of_two_servers_states_its_threat_model() -> None:
 
 def test_verified_sums_say_what_needs_both_servers_and_guarantee_no_less_privacy() -> None:
     plain, verified = (kind(30, 5, PureDP(0.8)) for kind in (TwoServers, Verified))
-    assert verified.guarantee == plain.guarantee.given(RangeProofs())
+    assert verified.guarantee == plain.guarantee.assuming(RangeProofs())
     assert verified.guarantee.implies(plain.guarantee)
     assert plain.guarantee.implies(verified.guarantee)  # range proofs are a remark
     assert verified.guarantee.assumptions == {PinnedKeys(), BoundedAdversary(), RangeProofs()}

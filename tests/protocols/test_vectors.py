@@ -221,15 +221,15 @@ def test_views_and_guarantees() -> None:
         CentralVectors: View.SERVER_OUTPUT,
         LocalVectors: View.MESSAGE,
         ShuffledVector: View.SHUFFLED,
-        SecureVector: View.OPENED_SUM,
+        SecureVector: View.RELEASED_SUM,
     }
     for kind, view in expected.items():
         protocol = kind(5, 2, 1.0, ONE)
         assert isinstance(protocol, VectorProtocol)
         assert protocol.guarantee is not None
-        shared = view in (View.SHUFFLED, View.OPENED_SUM)
+        shared = view in (View.SHUFFLED, View.RELEASED_SUM)
         needed: tuple[Assumption, ...] = ThreatModel().assumptions() if shared else ()
-        stated = ONE.at(view=view).given(*needed)
+        stated = ONE.with_view(view=view).assuming(*needed)
         assert protocol.guarantee.assumptions == frozenset(needed)
         assert protocol.guarantee.arithmetic is Arithmetic.EXACT
         assert protocol.guarantee.implies(stated)

@@ -57,9 +57,9 @@ def start(case: str) -> tuple[Experiment, Any]:
     """A fresh experiment and its simulated world."""
     name, options = CASES[case]
     entry = lookup(name)
-    problem = entry.ask(options)
+    problem = entry.make_problem(options)
     begun = problem.start(3, None)
-    return entry.build(problem.fitted(begun.world, 3)), begun.world
+    return entry.build(problem.for_environment(begun.world, 3)), begun.world
 
 
 def step(experiment: Experiment, round_: Round, world: Any) -> str:

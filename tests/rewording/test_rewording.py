@@ -63,7 +63,7 @@ def test_the_words_are_others(packages: tuple[Path, Path]) -> None:
     """Else the test above could not fail."""
     script = (
         "from tacit.privacy import PureDP, ThreatModel; "
-        "print(PureDP(1.0).given(*ThreatModel(0.1, 0.1).assumptions()))"
+        "print(PureDP(1.0).assuming(*ThreatModel(0.1, 0.1).assumptions()))"
     )
     said = [ask(package, "-c", script) for package in packages]
     assert "at most 10% of the participants" in said[0]

@@ -61,7 +61,7 @@ def prefix() -> Protocol:
 def shuffled_prefix() -> Protocol:
     """The same in bits, on a grid so coarse that there are few of them."""
     sums = PrefixSums(factorize("tree", 2), 5, 3, 1.5, SHUFFLER, "binomial", 2.0, 2, people=1)
-    return sums.open(1, {0: np.zeros(3)}, {}, TARGET.at(view=View.SHUFFLED))
+    return sums.open(1, {0: np.zeros(3)}, {}, TARGET.with_view(view=View.SHUFFLED))
 
 
 def two_metrics(place: int) -> list[float]:

@@ -15,7 +15,7 @@ from tacit.aggregation.blame import Misbehaviour
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP, ThreatModel
 from tacit.protocols.sums import SecureSum
-from tacit.rounds import released, seen
+from tacit.rounds import aggregation_view, released
 
 PEOPLE, AMONG = 200, Neighbourhood(12, 8)
 
@@ -43,7 +43,7 @@ def test_one_malicious_client_of_two_hundred_is_left_out_and_named(
         return devices[-1]
 
     with patch("tacit.aggregation.in_process.MaskingClient", made):
-        view = seen(protocol, [7] * PEOPLE, "masking", among=AMONG)
+        view = aggregation_view(protocol, [7] * PEOPLE, "masking", among=AMONG)
     assert isinstance(view, SumView)
     assert view.reports == counted
     assert released(protocol, view, "masking").value == 7 * counted % protocol.modulus

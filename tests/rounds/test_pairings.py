@@ -21,7 +21,7 @@ from tacit.aggregation import (
     Dropouts,
     HpkeSuite,
     Neighbourhood,
-    Refusal,
+    Rejected,
     ShuffledView,
     SumView,
     run_shuffler,
@@ -34,7 +34,7 @@ from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.vectors import SeparateSums
-from tacit.rounds import FITS, UNCARRIED, carry, codec, minimum, open_through, payload, released
+from tacit.rounds import FITS, UNCARRIED, aggregate, codec, minimum, payload, released, run_round
 from tacit.rounds.round_runner import RUNS
 
 AMONG = Neighbourhood(7, 4)  # everybody's neighbours are all others: any four of them suffice
@@ -103,7 +103,7 @@ def test_what_is_released_is_what_the_ideal_functionality_opens(
     protocol, messages = started(name)
     ideal = protocol.combine(messages)
     assert ideal.reports == protocol.participants
-    real = carry(protocol, messages, through)
+    real = aggregate(protocol, messages, through)
     assert real == ideal
     assert all(type(value) is int for value in real.values)
     (settings,) = asked
@@ -140,15 +140,15 @@ def test_one_report_fewer_than_the_minimum_releases_nothing(name: str, through: 
     protocol, messages = started(name)
     fewest = minimum(protocol, through)
     if fewest > 1:
-        with pytest.raises(Refusal, match=rf"(at least|size is) {fewest}"):
-            carry(protocol, messages[: fewest - 1], through)
+        with pytest.raises(Rejected, match=rf"(at least|size is) {fewest}"):
+            aggregate(protocol, messages[: fewest - 1], through)
         gone = range(fewest - 1, protocol.participants)
-        with pytest.raises(Refusal, match=rf"(at least|size is) {fewest}|neighbours"):
-            carry(protocol, messages, through, **how(through, gone))
+        with pytest.raises(Rejected, match=rf"(at least|size is) {fewest}|neighbours"):
+            aggregate(protocol, messages, through, **how(through, gone))
     with pytest.raises(TacitError, match=r"the round is aborted|nothing is released"):
-        carry(protocol, [], through)
+        aggregate(protocol, [], through)
     with pytest.raises(TacitError, match=r"over the \d+ that the protocol was built for"):
-        carry(protocol, [*messages, messages[0]], through)
+        aggregate(protocol, [*messages, messages[0]], through)
 
 
 @EACH
@@ -176,18 +176,18 @@ def test_dropouts_that_the_noise_allows_for_are_survived(name: str, through: str
     protocol, messages = started(name)
     gone = (1, protocol.participants - 1)
     arrived = [message for place, message in enumerate(messages) if place not in gone]
-    real = carry(protocol, messages, through, **how(through, gone))
+    real = aggregate(protocol, messages, through, **how(through, gone))
     assert real == protocol.combine(arrived)
     assert real.reports == protocol.participants - 2
     assert protocol.analyze(real).error.participants == protocol.participants - 2
-    assert carry(protocol, messages[:-1], through).reports == protocol.participants - 1
+    assert aggregate(protocol, messages[:-1], through).reports == protocol.participants - 1
 
 
 @EACH
 def test_an_estimate_through_cryptography_names_its_guarantee(name: str, through: str) -> None:
     protocol = EXAMPLES[name].build()
     reports = [EXAMPLES[name].report(place) for place in range(protocol.participants)]
-    estimate = open_through(protocol, reports, through)
+    estimate = run_round(protocol, reports, through)
     assert protocol.guarantee is not None
     assert estimate.guarantee_id == protocol.guarantee_id == protocol.guarantee.digest
     assert np.size(estimate.total) == protocol.coordinates
@@ -199,13 +199,13 @@ def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str)
     protocol, messages = started(name)
     right = " and ".join(ways(protocol))
     part = getattr(protocol, "part", protocol)
-    refusal = rf"{type(part).__name__} does not fit {through}: it fits {right}. "
+    rejection = rf"{type(part).__name__} does not fit {through}: it fits {right}. "
     for attempt in (
-        lambda: carry(protocol, messages, through),
+        lambda: aggregate(protocol, messages, through),
         lambda: payload(protocol, messages[0], through),
         lambda: released(protocol, SumView((0,), protocol.participants), through),
     ):
-        with pytest.raises(TacitError, match=refusal + rf"{through} takes \w+, "):
+        with pytest.raises(TacitError, match=rejection + rf"{through} takes \w+, "):
             attempt()
 
 
@@ -217,13 +217,13 @@ def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> N
         payload(protocol, 0, through)
     if not isinstance(protocol, SeparateSums):
         with pytest.raises(TacitError, match=type(protocol).__name__):
-            carry(protocol, [], through)
+            aggregate(protocol, [], through)
 
 
 def test_an_unknown_intermediary_or_protocol_is_rejected() -> None:
     protocol, messages = started("secure-sum")
     with pytest.raises(TacitError, match="must be one of masking, two-servers, mixing"):
-        carry(protocol, messages, "post")
+        aggregate(protocol, messages, "post")
 
     class Strange:
         pass
@@ -241,7 +241,7 @@ def test_prefix_sums_of_real_numbers_are_rejected_with_noise_that_fits(noise: An
     sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, trust, noise, 1.0)
     for through in ("masking", "two-servers"):
         with pytest.raises(TacitError, match="Use discrete-gaussian or skellam"):
-            carry(PrefixRound(sums, 0, {}, {}, None), [np.zeros(3)] * 4, through)
+            aggregate(PrefixRound(sums, 0, {}, {}, None), [np.zeros(3)] * 4, through)
 
 
 @pytest.mark.parametrize("through", ["masking", "two-servers"])
@@ -249,13 +249,13 @@ def test_separate_sums_are_carried_one_by_one(through: str) -> None:
     protocol = separate()
     reports = [(0, 1.0)] * 5 + [(2, -1.0)] * 4 + [(1, 1.0)] * 3
     messages = sent(protocol, reports)
-    assert carry(protocol, messages, through) == protocol.combine(messages)
+    assert aggregate(protocol, messages, through) == protocol.combine(messages)
     with pytest.raises(TacitError, match="below the 3 that the guarantee needs"):
-        carry(protocol, messages[:-1], through)  # before any of the sums was released
+        aggregate(protocol, messages[:-1], through)  # before any of the sums was released
     with pytest.raises(TacitError, match="place is 7: must be 0 to 2"):
-        carry(protocol, [*messages, (7, messages[0][1])], through)
+        aggregate(protocol, [*messages, (7, messages[0][1])], through)
     with pytest.raises(TacitError, match="SecureVector does not fit mixing"):
-        carry(protocol, messages, "mixing")
+        aggregate(protocol, messages, "mixing")
 
 
 @pytest.mark.parametrize("name", ["secure-vector", "prefix-sums"])
@@ -357,7 +357,7 @@ def test_nonsense_about_one_of_several_metrics_is_rejected_in_words() -> None:
     reports = [payload(protocol, protocol.report([1, 0], i), "mixing") for i in range(7)]
     parts: list[Any] = [part for report in reports for part in report]
     view = ShuffledView(tuple(parts[len(reports[0]) // 2 :]), 7, 0)
-    with pytest.raises(Refusal, match="246 of 287 bits arrived, so the round is aborted"):
+    with pytest.raises(Rejected, match="246 of 287 bits arrived, so the round is aborted"):
         released(protocol, view, "mixing")
 
 
@@ -365,7 +365,7 @@ def test_nonsense_about_one_of_several_metrics_is_rejected_in_words() -> None:
 def test_the_hybrid_suite_opens_the_same(name: str) -> None:
     protocol, messages = started(name)
     through = "mixing" if name == "split-and-mix" else "two-servers"
-    real = carry(protocol, messages, through, suite=HpkeSuite.HYBRID)
+    real = aggregate(protocol, messages, through, suite=HpkeSuite.HYBRID)
     assert real == protocol.combine(messages)
 
 
@@ -383,6 +383,6 @@ def test_messages_that_are_private_alone_pass_masking_in_rounds_of_any_size(
     assert clients // 10 < least < clients
     messages = [protocol.randomize(1.0) for _ in range(clients)]
     gone = frozenset(range(clients - least))  # as many as may be missing
-    found = carry(protocol, messages[len(gone) :], "masking")
+    found = aggregate(protocol, messages[len(gone) :], "masking")
     expected = protocol.combine(messages[len(gone) :])
     assert (found.values, found.reports) == (expected.values, least)

@@ -10,7 +10,7 @@ from tests.samples import follows
 from tests.terms.examples import offer, pinned, terms
 
 from tacit import Arm, begin
-from tacit.aggregation import OwnNoise, Refusal
+from tacit.aggregation import OwnNoise, Rejected
 from tacit.assumptions import (
     TRUST_OF_VIEW,
     BoundedAdversary,
@@ -21,7 +21,7 @@ from tacit.assumptions import (
 from tacit.privacy import PureDP, View
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.sums import TwoServers
-from tacit.rounds import carry, codec, open_through
+from tacit.rounds import aggregate, codec, run_round
 
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
@@ -29,13 +29,13 @@ UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repe
 def test_what_two_servers_open_has_the_distribution_of_both_servers_noise() -> None:
     """300 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = TwoServers(2, 2, PureDP(1.0))
-    seen = [carry(protocol, [2, 1], "two-servers").value for _ in range(300)]
+    seen = [aggregate(protocol, [2, 1], "two-servers").value for _ in range(300)]
     assert follows(seen, protocol.released_distribution(3, 2)) > UNSEEDED
 
 
 def test_an_estimate_over_two_servers_names_its_guarantee_and_its_error() -> None:
     protocol = TwoServers(6, 4, PureDP(0.5, participations=2))
-    estimate = open_through(protocol, [0.5] * 6, "two-servers")
+    estimate = run_round(protocol, [0.5] * 6, "two-servers")
     assert estimate.guarantee_id == protocol.guarantee_id == protocol.guarantee.digest
     assert protocol.guarantee.view is View.OTHER_SERVER
     assert TRUST_OF_VIEW[View.OTHER_SERVER] == HonestServers(1, of=2)
@@ -54,8 +54,8 @@ def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
 
 def test_a_round_below_the_asked_minimum_releases_nothing_over_two_servers() -> None:
     protocol = TwoServers(6, 4, PureDP(0.5))
-    with pytest.raises(Refusal, match="aborted the round"):
-        carry(protocol, [1, 2], "two-servers", lost=(range(2), ()))
+    with pytest.raises(Rejected, match="aborted the round"):
+        aggregate(protocol, [1, 2], "two-servers", lost=(range(2), ()))
 
 
 def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer() -> None:
@@ -73,7 +73,7 @@ def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer
             answers = [liked] * round_.participants
             protocol = experiment.open(round_)
             assert isinstance(protocol, TwoServers)
-            experiment.observe(round_, open_through(protocol, answers, "two-servers"))
+            experiment.observe(round_, run_round(protocol, answers, "two-servers"))
     assert experiment.learner.best() == 1
     assert experiment.guarantee is not None
     assert experiment.guarantee.view is View.OTHER_SERVER
@@ -84,20 +84,20 @@ def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer
 def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
     """ε = 1/2 for three participations with two metrics of four levels."""
     shown = terms()
-    target = PureDP(float(shown.promise.epsilon), participations=shown.promise.participations)
+    target = PureDP(float(shown.guarantee.epsilon), participations=shown.guarantee.participations)
     metrics = len(shown.answer.metrics)
     part = TwoServers(200, shown.answer.levels, for_each(target, metrics))
     protocol = JointSums(part, metrics)
     asked = offer(scale=Fraction(part.distribution.scale), modulus=part.modulus, metrics=metrics)
     assert pinned().check(asked) == Fraction(1, 6)
     alone = TwoServers(200, shown.answer.levels, target)
-    with pytest.raises(Refusal, match="scale"):
+    with pytest.raises(Rejected, match="scale"):
         pinned().check(offer(scale=Fraction(alone.distribution.scale), modulus=part.modulus))
-    stated = target.at(view=View.OTHER_SERVER).given(
+    stated = target.with_view(view=View.OTHER_SERVER).assuming(
         PinnedKeys(), BoundedAdversary(), MetricsPerParticipation(metrics)
     )
     assert protocol.guarantee.implies(stated)
-    assert not protocol.guarantee.implies(target.at(view=View.OTHER_SERVER))
+    assert not protocol.guarantee.implies(target.with_view(view=View.OTHER_SERVER))
 
 
 def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> None:
@@ -119,7 +119,7 @@ def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> N
                 continue
             answers = [(0.0, 0.0), (1.0, 1.0), (float(round_.number % 2), 0.0)][round_.arm]
             reports = [answers] * round_.participants
-            estimate = open_through(experiment.open(round_), reports, "two-servers")
+            estimate = run_round(experiment.open(round_), reports, "two-servers")
             assert estimate.total.shape == (2,)
             experiment.observe(round_, estimate)
     assert list(experiment.paused) == ["new"]

@@ -16,7 +16,7 @@ from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.errors import TacitError
 from tacit.privacy import PureDP
 from tacit.protocols.sums import TwoServers, Verified
-from tacit.rounds import carry, codec, open_through, released
+from tacit.rounds import aggregate, codec, released, run_round
 from tacit.vdaf import MODULUS
 
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
@@ -25,7 +25,7 @@ UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repe
 def test_what_verified_rounds_open_has_the_distribution_of_both_servers_noise() -> None:
     """100 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = Verified(2, 2, PureDP(1.0))
-    seen = [carry(protocol, [2, 1], "verified").value for _ in range(100)]
+    seen = [aggregate(protocol, [2, 1], "verified").value for _ in range(100)]
     assert follows(seen, protocol.released_distribution(3, 2)) > UNSEEDED
 
 
@@ -64,7 +64,7 @@ def test_an_experiment_runs_over_verified_sums_from_the_first_report_to_the_answ
             answers = [float(round_.assignment.arm == 1)] * round_.participants
             protocol = experiment.open(round_)
             assert isinstance(protocol, Verified)
-            experiment.observe(round_, open_through(protocol, answers, "verified"))
+            experiment.observe(round_, run_round(protocol, answers, "verified"))
     assert experiment.learner.best() == 1
     assert experiment.guarantee is not None
     assert experiment.guarantee.assumptions == {PinnedKeys(), BoundedAdversary(), RangeProofs()}

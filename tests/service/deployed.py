@@ -15,17 +15,19 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.service.pairs import START, Clock, Link
 
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.records import RecordDirectory
 from tacit.service import invitations, round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.definition import Definition
 from tacit.service.helper import Helper
-from tacit.service.store import Stage, Store
+from tacit.service.schema import Stage
+from tacit.service.store import Store
+from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import decoded
 from tacit.signatures import public_key
 from tacit.terms import Pinned, cosign
@@ -34,6 +36,12 @@ SECRETS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (
 KEYS = tuple(public_key(one) for one in SECRETS)
 ADDRESSES = ("https://coordinator.example", "https://helper.example")
 HELPED = ("two-servers", "shuffler")
+
+
+def stage_message(party: Coordinator, identity: bytes, address: bytes, after: int) -> bytes:
+    """A device's next message in a round with stages; empty until it exists."""
+    party.synchronize(identity)
+    return party.staged(identity).next_message(address, after)
 
 
 def definition_of(trust: str = "local", **changed: Any) -> Definition:
@@ -66,7 +74,7 @@ class Deployed:
     directory: Path
     clock: Clock = field(default_factory=Clock)
     options: dict[str, Any] = field(default_factory=dict)
-    running: list[Running] = field(default_factory=list)
+    running: list[OpenParticipation] = field(default_factory=list)
     invited: dict[tuple[bytes, int], str | None] = field(default_factory=dict)
     _described: dict[bytes, Any] = field(default_factory=dict)  # rounds by announcement
 
@@ -113,8 +121,8 @@ class Deployed:
         invited = self.invitations(people)
         tickets = [Ticket(self.digest, os.urandom(16), one) for one in invited]
         found = self.coordinator.join(tickets)
-        refusals = [one for one in found if isinstance(one, Refusal)]
-        assert not refusals, refusals[0]
+        rejections = [one for one in found if isinstance(one, Rejected)]
+        assert not rejections, rejections[0]
         pairs = zip(found, invited, strict=True)
         asked = [(a, one) for a, one in pairs if isinstance(a, Assigned) and a.slot is not None]
         self.invited |= {(self.identity(a), a.slot.number): one for a, one in asked if a.slot}
@@ -131,7 +139,7 @@ class Deployed:
         announcement = assigned.announcement
         if announcement not in self._described:
             terms = self.pinned.terms
-            engine = self.coordinator.engine_of(terms)
+            engine = coordinator_engine(terms)
             self._described[announcement] = decoded(engine, terms, announcement)
         return self._described[announcement]
 
@@ -141,7 +149,7 @@ class Deployed:
     def report(self, assigned: Assigned, *levels: int) -> Mapping[int, bytes]:
         """The bytes of a device's report, by party."""
         assert assigned.slot is not None
-        running = Running(
+        running = OpenParticipation(
             identity=self.identity(assigned),
             pinned=self.pinned,
             announcement=assigned.announcement,
@@ -164,7 +172,7 @@ class Deployed:
             self.step()
         self.running = []
 
-    def _answered(self, running: Running) -> bool:
+    def _answered(self, running: OpenParticipation) -> bool:
         """One device's stages over direct calls; whether more are to come."""
         talk = reporter(self.pinned.terms).stages(running, "https://c.example", self.clock.now)
         try:
@@ -174,22 +182,22 @@ class Deployed:
         except StopIteration as done:
             return bool(done.value)
 
-    def _reply(self, running: Running, request: Request) -> Reply:
+    def _reply(self, running: OpenParticipation, request: Request) -> Reply:
         try:
             if request.method == "GET":
                 *_, address, after = request.url.split("/")
                 where = (running.identity, bytes.fromhex(address), int(after))
-                said = self.coordinator.next_message(*where)
+                said = stage_message(self.coordinator, *where)
                 return Reply(200, said) if said else Reply(204)
             answer = self.coordinator.answer(running.identity, running.slot, request.content or b"")
-            (refusal,) = self.coordinator.keep([answer])
-            return Reply(204 if refusal is None else 409)
+            (rejection,) = self.coordinator.keep([answer])
+            return Reply(204 if rejection is None else 409)
         except TacitError:
             return Reply(410)
 
-    def send(self, reports: list[tuple[Assigned, Mapping[int, bytes]]]) -> list[Refusal | None]:
+    def send(self, reports: list[tuple[Assigned, Mapping[int, bytes]]]) -> list[Rejected | None]:
         """Send reports to their parties, each party in one transaction; the answers."""
-        answers: list[Refusal | None] = []
+        answers: list[Rejected | None] = []
         terms = self.pinned.terms
         for index in range(len(terms.parties)):
             party = self.coordinator if index == terms.leader else self.helper

@@ -7,6 +7,7 @@ a ledger.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +26,10 @@ from tacit.client.trust_models import REPORTERS
 from tacit.client.trust_models.masking import MaskingReporter
 from tacit.service.config import PartyConfig
 from tacit.service.definition import Definition
-from tacit.service.http import apps, stages
+from tacit.service.http import apps, helper_client, stages
 from tacit.service.http.driver import Driver
-from tacit.service.http.helper_client import HttpLink
-from tacit.service.store import Stage
+from tacit.service.http.helper_client import HttpHelperClient
+from tacit.service.schema import Stage
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the package, about the next version of its client
@@ -132,7 +133,7 @@ class Fronted(Deployed):
         fronts = []
         if self.helper is not None:
             fronts.append(apps.helper_app(self.helper, self.configs[1]))
-        link = HttpLink(self.coordinator)
+        link = HttpHelperClient(self.coordinator)
         link._client = httpx.Client(transport=self.router)
         self.link = link  # type: ignore[assignment]
         fronts.append(apps.coordinator_app(self.coordinator, self.configs[0], link))
@@ -188,6 +189,7 @@ def fronted(definition: Definition, directory: Path, **how: Any) -> Iterator[Fro
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(apps, "Driver", StillDriver)
         patched.setattr(apps, "Leases", NoLeases)
+        patched.setattr(helper_client, "SLOW", math.inf)  # a machine may be busy
         patched.setattr(stages, "HELD", stages.LOOKS)
         patched.setattr(stages, "LOOKS", stages.LOOKS / 50)
         patched.setitem(REPORTERS, "masking", MaskingReporter())

@@ -18,7 +18,7 @@ from tacit.aggregation import Aggregator, AggregatorContext
 from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.algorithms.registry import lookup
 from tacit.environments.synthetic import Bernoulli
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, Unavailable
 from tacit.experiment import Experiment
 from tacit.records import RecordDirectory
 from tacit.service import round_scheduler
@@ -26,11 +26,12 @@ from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.helper import Helper
 from tacit.service.party import ServerParty
-from tacit.service.store import RoundRow, Store
+from tacit.service.schema import RoundRow
+from tacit.service.store import Store
 from tacit.service.timing import Timing
 from tacit.service.trust_models.two_servers import TwoServerEngine
 from tacit.signatures import public_key
-from tacit.terms import Aggregation, Answer, Noise, Party, Promise, Terms, cosign
+from tacit.terms import Aggregation, Answer, Noise, Party, StatedGuarantee, Terms, cosign
 
 START = 1_800_000_000
 OPTIONS = ("plain", "friendly", "short")
@@ -41,7 +42,7 @@ EPSILON = 1
 def experiment_of(horizon: int = 4000, options: tuple[str, ...] = OPTIONS) -> Experiment:
     entry = lookup("private-med")
     asked = {"arms": len(options), "horizon": horizon, "trust": "two-servers", "epsilon": EPSILON}
-    problem = entry.ask(asked).fitted(Bernoulli((0.5,) * len(options)), 0)
+    problem = entry.make_problem(asked).for_environment(Bernoulli((0.5,) * len(options)), 0)
     made = entry.build(problem)
     return Experiment(options, made.learner, made.mechanism)
 
@@ -55,7 +56,7 @@ def terms_of(
         "question": "Which greeting do people like?",
         "options": options,
         "answer": Answer("1 if you liked it, 0 if not", window=30),
-        "promise": Promise(Fraction(EPSILON)),
+        "guarantee": StatedGuarantee(Fraction(EPSILON)),
         "noise": Noise(Fraction(1, EPSILON)),
         "parties": tuple(
             Party(role, address, key)
@@ -149,7 +150,7 @@ class Pair:
 
     def join(self, digest: bytes, nonce: bytes | None = None, **more: Any) -> Assigned:
         found = self.coordinator.join([Ticket(digest, nonce or os.urandom(16), **more)])[0]
-        if isinstance(found, Refusal):
+        if isinstance(found, Rejected):
             raise found
         return found
 
@@ -166,14 +167,14 @@ class Pair:
         for role in to:
             party = (self.coordinator, self.helper)[role]
             waiting = party.report(identity, assigned.slot.number, shares[role])
-            (refusal,) = party.keep([waiting])
-            if refusal is not None:
-                raise refusal
+            (rejection,) = party.keep([waiting])
+            if rejection is not None:
+                raise rejection
 
     def participants(self, digest: bytes, people: int) -> list[Assigned]:
         """So many participants at once, those among them who are asked."""
         found = self.coordinator.join([Ticket(digest, os.urandom(16)) for _ in range(people)])
-        assert not any(isinstance(one, Refusal) for one in found)
+        assert not any(isinstance(one, Rejected) for one in found)
         return [one for one in found if isinstance(one, Assigned) and one.slot is not None]
 
     def report(self, digest: bytes, asked: list[Assigned], value_of: Callable[[str], int]) -> None:

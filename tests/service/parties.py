@@ -31,10 +31,10 @@ from tacit.aggregation.collecting import prepare_collector
 from tacit.aggregation.encryption import DEFAULT
 from tacit.aggregation.interface import new_identity
 from tacit.client import AsyncDevice, Device, Ledger, Pins
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.records import MemoryRecords
 from tacit.signatures import Signed, public_key, sign
-from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, Promise, Terms, cosign
+from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, StatedGuarantee, Terms, cosign
 
 KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3, 4))
 ADDRESSES = ("http://coordinator.test", "http://helper.test")
@@ -51,7 +51,7 @@ def terms(**changes: Any) -> Terms:
         question="Which greeting do people like?",
         options=("Hello", "Hi"),
         answer=Answer("1 if you liked it", window=60),
-        promise=Promise(Fraction(1), participations=2),
+        guarantee=StatedGuarantee(Fraction(1), participations=2),
         noise=Noise(Fraction(2)),
         parties=tuple(
             Party(role, address, public_key(key))
@@ -261,7 +261,7 @@ class Parties:
                     if self.clock.now >= released.round.binding.closes:
                         self.finish(released)
                     return httpx.Response(200, content=released.servers[role].outcome())
-        except Refusal as problem:
+        except Rejected as problem:
             return _error(410 if "no more" in str(problem) else 409, str(problem))
         return _error(404, "there is nothing here")
 

@@ -1,8 +1,7 @@
 """A party's process with sources that a test chose: `python -m tests.service.party --config …`.
 
-Noise and assignments follow from a seed, the noise by round and role and the assignment by nonce,
-so that a run that is interrupted can be held against one that is not. The clock is as far ahead as
-a file says. No configuration can do this.
+The noise follows from a seed, by round and role, so that sums can be recomputed. The clock is as
+far ahead as a file says. No configuration can do this.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import argparse
 import hashlib
 import time
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +19,14 @@ from tacit.service.http.serve import serve
 
 
 def sources(role: str, seed: int) -> dict[str, Any]:
-    """Noise from -3 to 3 by round, and places by nonce."""
-
-    def number(*words: object) -> int:
-        said = "/".join(str(word) for word in (seed, role, *words))
-        return int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big")
+    """Noise from -3 to 3 by round."""
 
     def noise(identity: bytes) -> Draw:
-        def draw(_scale: Fraction) -> int:
-            return number("noise", identity.hex()) % 7 - 3
+        said = f"{seed}/{role}/noise/{identity.hex()}"
+        number = int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big")
+        return lambda _scale: number % 7 - 3
 
-        return draw
-
-    def choose(nonce: bytes, places: int) -> int:
-        return number("place", nonce.hex()) % places
-
-    return {"noise": noise} | ({"choose": choose} if role == "coordinator" else {})
+    return {"noise": noise}
 
 
 def clock(path: Path) -> Callable[[], float]:

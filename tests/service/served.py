@@ -38,11 +38,11 @@ from tests.service.pairs import experiment_of, terms_of
 from tacit.aggregation.two_servers import ReportSlot, TwoServerRound, split
 from tacit.experiment import Experiment
 from tacit.keyfiles import KeyFile, save_signing_key
-from tacit.service import store
+from tacit.service import schema
 from tacit.service.config import PartyConfig, load
 from tacit.service.coordinator import Coordinator
 from tacit.service.helper import Helper
-from tacit.service.http.middleware import Front
+from tacit.service.http.middleware import LimitsMiddleware
 from tacit.service.http.serve import application, create_server
 from tacit.service.party import ServerParty
 from tacit.service.timing import Timing
@@ -133,7 +133,7 @@ def beside(told: Member) -> Member:
 
 
 @contextmanager
-def running(app: Front, bound: socket.socket) -> Iterator[uvicorn.Server]:
+def running(app: LimitsMiddleware, bound: socket.socket) -> Iterator[uvicorn.Server]:
     """A server in a thread of this process."""
     server = create_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
@@ -175,7 +175,7 @@ def again(request: Callable[[], httpx.Response]) -> httpx.Response:
 def kept(party: ServerParty) -> int:
     """How many reports wait in a party's database."""
     with party.store.begin() as transaction:
-        count = sql.select(sql.func.count()).select_from(store.shares)
+        count = sql.select(sql.func.count()).select_from(schema.shares)
         return int(transaction.connection.rows(count)[0][0])
 
 
@@ -331,10 +331,10 @@ class Served:
 class Threads(Served):
     """Both parties in threads of this process; `parties` are those that serve."""
 
-    fronts: tuple[Front, ...] = ()
+    fronts: tuple[LimitsMiddleware, ...] = ()
 
 
-def parties_of(fronts: Sequence[Front]) -> tuple[Coordinator, Helper]:
+def parties_of(fronts: Sequence[LimitsMiddleware]) -> tuple[Coordinator, Helper]:
     """The parties behind applications."""
     apps = [front.app for front in fronts]
     coordinator, helper = (app.state.service.party for app in apps if isinstance(app, FastAPI))

@@ -10,7 +10,7 @@ from tests.terms.examples import KEYS, masked, terms
 from tests.terms.test_noise import local, shuffled
 
 from tacit.client import Acceptance
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.signatures import public_key
 from tacit.terms import Terms
 from tacit.trust import TrustModel
@@ -22,7 +22,7 @@ INVITED: dict[str, Any] = {"admission": "invitation", "issuer": public_key(KEYS[
     "made", [masked(), shuffled("binomial", Fraction(5)), shuffled("discrete-laplace", Fraction(1))]
 )
 def test_open_admission_with_shared_noise_needs_the_user_s_word(made: Terms) -> None:
-    with pytest.raises(Refusal, match="a coordinator could invent all other participants"):
+    with pytest.raises(Rejected, match="a coordinator could invent all other participants"):
         Acceptance().check(made)
     Acceptance(obedient_coordinator=True).check(made)
 
@@ -32,7 +32,7 @@ def test_invitations_that_a_shuffler_checks_need_no_word() -> None:
 
 
 def test_invitations_that_the_coordinator_alone_checks_need_the_user_s_word() -> None:
-    with pytest.raises(Refusal, match="a coordinator could invent all other participants"):
+    with pytest.raises(Rejected, match="a coordinator could invent all other participants"):
         Acceptance().check(masked(**INVITED))
     Acceptance(obedient_coordinator=True).check(masked(**INVITED))
 
@@ -41,5 +41,5 @@ def test_weaker_trust_models_are_rejected() -> None:
     careful = Acceptance((TrustModel.LOCAL,), obedient_coordinator=True)
     careful.check(local("randomized-response", Fraction(6)))
     for made in (terms(), masked(), shuffled("binomial", Fraction(5))):
-        with pytest.raises(Refusal, match=f"trust is {made.trust.value}: must be one of local"):
+        with pytest.raises(Rejected, match=f"trust is {made.trust.value}: must be one of local"):
             careful.check(made)

@@ -15,12 +15,12 @@ from tacit.algorithms.arms_problem import ArmsProblem
 from tacit.algorithms.builders import assemble
 from tacit.bandits import ForgettingElimination
 from tacit.client.trust_models import reporter
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.experiment import Experiment
 from tacit.protocols import factories
 from tacit.sampling.certificates import lookup
 from tacit.service.forecast import explained
-from tacit.service.trust_models import COORDINATORS, HELPERS
+from tacit.service.trust_models import COORDINATORS, HELPERS, coordinator_engine
 from tacit.service.trust_models.contract import decoded
 from tacit.terms import KINDS
 from tacit.terms.document import check_live
@@ -153,7 +153,7 @@ def test_certified_rounds_are_pure_for_bits_and_by_invitation() -> None:
     made = definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED)
     terms = made.terms("https://a.example", KEYS[0])
     assert registry.lookup("shuffle-dp-se").deployable == "shuffler"
-    assert terms.promise.delta == 0
+    assert terms.guarantee.delta == 0
     assert terms.noise.distribution == "certified-polya"
     assert made.experiment().guarantee is not None
     for changed, words in (
@@ -163,12 +163,12 @@ def test_certified_rounds_are_pure_for_bits_and_by_invitation() -> None:
     ):
         with pytest.raises(TacitError, match=words):
             definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED | changed)
-    with pytest.raises(Refusal, match="invitation with certified-polya noise"):
+    with pytest.raises(Rejected, match="invitation with certified-polya noise"):
         check_live(replace(terms, admission="open", issuer=b""))
     for less, words in (
         ({"noise": replace(terms.noise, scale=Fraction(1, 10), minimum=None)}, r"noise\.minimum"),
         ({"answer": replace(terms.answer, levels=2, labels=())}, "levels is 2: must be 1"),
-        ({"promise": replace(terms.promise, delta=Fraction(1, 10**6))}, "delta is"),
+        ({"guarantee": replace(terms.guarantee, delta=Fraction(1, 10**6))}, "delta is"),
     ):
         with pytest.raises(TacitError, match=words):
             replace(terms, **less)
@@ -179,12 +179,12 @@ def test_devices_reject_other_shares_than_the_certified_ones(tmp_path: Path) -> 
     with deployed(defined, tmp_path) as one:
         one.step(2)
         (assigned,) = one.join(1)
-        engine, terms = one.coordinator.engine_of(one.pinned.terms), one.pinned.terms
+        engine, terms = coordinator_engine(one.pinned.terms), one.pinned.terms
         announced: Any = decoded(engine, terms, assigned.announcement)
         sound = announced.offer()
         assert one.pinned.check(sound) == terms.cost
-        row = lookup(sound.divisor, terms.each[0]).certificate
-        assert row.epsilon <= terms.each[0]
+        row = lookup(sound.divisor, terms.per_metric_target[0]).certificate
+        assert row.epsilon <= terms.per_metric_target[0]
         assert (row.kind, row.parameters.bits) == ("every-k", sound.parts)
         honest = terms.aggregation
         certain = sound.slots - honest.missing(sound.slots) - honest.dishonest(sound.slots)
@@ -198,7 +198,7 @@ def test_devices_reject_other_shares_than_the_certified_ones(tmp_path: Path) -> 
             ({"parts": sound.parts + 2}, "number of messages"),
             ({"modulus": 1 << 20}, "modulus"),
         ):
-            with pytest.raises(Refusal, match=words):
+            with pytest.raises(Rejected, match=words):
                 one.pinned.check(replace(sound, **changed))
 
 
@@ -237,7 +237,7 @@ def test_devices_accept_masked_rounds_whose_noise_has_a_delta(
     with the one, no terms could be made with the other.
     """
     defined = definition_of("secure-aggregation", algorithm=algorithm, epsilon=Fraction(epsilon))
-    assert defined.terms("https://a.example", KEYS[0]).promise.delta == defined.delta
+    assert defined.terms("https://a.example", KEYS[0]).guarantee.delta == defined.delta
     with deployed(defined, tmp_path) as one:
         one.step(2)
         (assigned,) = one.join(1)

@@ -23,7 +23,7 @@ from tests.service.served import Threads, served, wait_for
 from tests.service.test_proxies import certificate
 
 from tacit.client import AsyncDevice, Device, Ledger, Pins, http
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.service.timing import Timing
 from tacit.terms import Answer, Party, cosign
 
@@ -123,7 +123,7 @@ def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hidden]:
     context.load_cert_chain(public, secret)
     trusted = ssl.create_default_context(cafile=public)
     monkeypatch.setenv("SSL_CERT_FILE", str(public))  # the coordinator calls the helper by TLS
-    monkeypatch.setattr("tacit.client.http.trusted", lambda: trusted)
+    monkeypatch.setattr("tacit.client.http.tls_context", lambda: trusted)
     with ExitStack() as stack:
         both = stack.enter_context(served(tmp_path))
         fronts, urls = (Pipe(), Pipe()), list[str]()
@@ -176,6 +176,7 @@ def ledger_receipts(ledger: Ledger, pins: Pins) -> list[list[bool]]:
         return [[half.sent is not None for half in one.shares] for one in device.status()]
 
 
+@pytest.mark.extended
 def test_the_proxy_sees_no_content_and_the_parties_no_address(hidden: Hidden) -> None:
     ledger = Ledger(":memory:")
     with Device(ledger, hidden.pins, proxy=hidden.proxy) as device:
@@ -205,11 +206,11 @@ def test_a_proxy_that_could_read_reports_is_rejected(kind: type[Device | AsyncDe
     plain = Pins("http://coordinator.example", "ab" * 32, "cd" * 32)
     pins = Pins("https://coordinator.example", "ab" * 32, "cd" * 32)
     ledger = Ledger(":memory:")
-    with pytest.raises(Refusal, match="must be https, because the proxy reads http"):
+    with pytest.raises(Rejected, match="must be https, because the proxy reads http"):
         kind(ledger, plain, proxy="http://proxy.example:3128")
     with pytest.raises(TacitError, match=r"proxy is 'proxy\.example': must be a URL"):
         kind(ledger, pins, proxy="proxy.example")
-    with pytest.raises(Refusal, match=r"http://helper\.example"):
+    with pytest.raises(Rejected, match=r"http://helper\.example"):
         http.check_tunnel("http://helper.example/rounds")
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cli.commands import Command, refused
+from tests.cli.commands import Command, rejected
 from tests.cli.conftest import command as command
 from tests.service.pairs import Pair, described
 from tests.service.served import TOKEN, Processes, Threads, processes, served, wait_for
 from tests.service.test_bounds import GROWTH, LARGE, answered, connected, head, memory, pid
 
 from tacit.aggregation.two_servers import split
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.service import invitations
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
@@ -192,7 +192,7 @@ def first_to_win(tries: list[Callable[[], object]]) -> list[object]:
         ready.wait()
         try:
             return call()
-        except Refusal as reason:
+        except Rejected as reason:
             return reason
 
     with ThreadPoolExecutor(len(tries)) as several:
@@ -280,7 +280,7 @@ def test_a_foreign_server_is_named_so_by_every_command(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}"
         for words in (("list",), ("status", "ab"), ("stop", "ab", "--yes")):
-            said = refused(command("experiment", *words, "--url", url))
+            said = rejected(command("experiment", *words, "--url", url))
             assert "is not a tacit server" in said, words
             assert TOKEN not in said
         server.shutdown()

@@ -180,6 +180,16 @@ def test_a_signed_call_is_read_up_to_its_length(both: Threads) -> None:
             assert answered(line)[0] == status
 
 
+def test_a_signed_call_of_many_values_is_not_parsed(both: Threads) -> None:
+    """Lists of a few bytes took twenty times the memory: 64 MB ended a helper."""
+    digest = both.begin()
+    path = f"/rounds/{both.place(digest).round.identity.hex()}/exchange"
+    body = b'{"listing": "", "more": [' + b"[]," * 1000 + b"0]}"
+    headers = new_call(path, digest, body, both.members[0].key)
+    said = both.post(1, path, content=body, headers=headers | {"content-type": "application/json"})
+    assert (said.status_code, "over 256 values" in said.text) == (422, True)
+
+
 def test_an_admin_sends_a_definition_of_many_kilobytes(both: Threads) -> None:
     asked = {"definition": "# " + "x" * 60_000}
     said = both.post(0, "/experiments", json=asked, headers=ADMIN)

@@ -13,16 +13,16 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.commands import Command, refused, result
+from tests.cli.commands import Command, rejected, result
 from tests.cli.conftest import command as command
 from tests.cli.test_start import of_commands
 from tests.service.served import TOKEN, Joined, Threads, served, wait_for
 
 from tacit.aggregation.two_servers import split
-from tacit.cli.operating import operated
+from tacit.cli.operating import party_client
 from tacit.client import Device, Ledger, Pins
 from tacit.keyfiles import load_signing_keys
-from tacit.service.admin import Operated
+from tacit.service.admin import PartyClient
 from tacit.service.bootstrap import read_card
 from tacit.service.config import load as load_config
 from tacit.service.definition_files import load
@@ -76,8 +76,8 @@ def test_a_definition_is_written_with_comments_and_never_over_another(
         assert code == 0
         assert "fill in [helper]" in out
         assert file.read_text().count("# ") > 20
-        assert "is not overwritten" in refused(command("experiment", "new", file))
-        said = refused(command("experiment", "check", file))
+        assert "is not overwritten" in rejected(command("experiment", "new", file))
+        said = rejected(command("experiment", "check", file))
         assert "helper.key is missing" in said
 
 
@@ -92,7 +92,7 @@ def test_a_definition_is_written_with_comments_and_never_over_another(
 def test_an_option_of_a_definition_is_named_as_on_the_command_line(
     command: Command, tmp_path: Path, given: tuple[str, ...], rule: str
 ) -> None:
-    said = refused(command("experiment", "new", tmp_path / "one.toml", *given))
+    said = rejected(command("experiment", "new", tmp_path / "one.toml", *given))
     assert rule in said
     assert not (tmp_path / "one.toml").exists()
 
@@ -130,7 +130,7 @@ def test_check_reports_every_problem_on_a_line_of_its_own(command: Command, defi
 def test_check_says_nothing_before_it_is_sure_that_it_can_simulate(
     command: Command, defined: Path
 ) -> None:
-    assert "runs is 0" in refused(command("experiment", "check", defined, "--runs", 0))
+    assert "runs is 0" in rejected(command("experiment", "check", defined, "--runs", 0))
 
 
 def test_a_mark_that_editors_put_before_a_file_is_no_mistake(
@@ -144,8 +144,8 @@ def test_nothing_is_published_where_the_apps_file_cannot_be_written(
     both: Threads, command: Command, defined: Path
 ) -> None:
     made = ("experiment", "create", defined, *config(both, 0), "--app", defined)
-    assert "is not overwritten" in refused(command(*made))
-    assert "no experiment" in refused(command("experiment", "status", *config(both, 0)))
+    assert "is not overwritten" in rejected(command(*made))
+    assert "no experiment" in rejected(command("experiment", "status", *config(both, 0)))
 
 
 def test_an_experiment_goes_from_a_file_to_estimates(
@@ -197,9 +197,9 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     ]
     assert len({row["round"] for row in rows}) == len(exported["history"]) > 0
     assert exported["definition"] == defined.read_text()
-    assert "give --yes" in refused(command("experiment", "stop", *which))
+    assert "give --yes" in rejected(command("experiment", "stop", *which))
     assert result(command("experiment", "stop", *which, "--yes", "--json"))["state"] == "stopped"
-    assert "to become running" in refused(command("experiment", "resume", *which))
+    assert "to become running" in rejected(command("experiment", "resume", *which))
 
 
 def test_the_terms_that_are_published_are_those_of_the_definition(
@@ -241,7 +241,7 @@ def test_errors_are_one_line_with_the_fix(
         (("terms", "show", "nothing.json"), "https://coordinator.example"),
         (("invitations", "make", 3, "--experiment", digest, *config(both, 0)), "is open"),
     ):
-        said = refused(command(*words))
+        said = rejected(command(*words))
         assert fix in said
         assert TOKEN not in said
 
@@ -261,7 +261,7 @@ def test_experiments_are_listed_and_one_of_several_must_be_named(
         ("terms", "show", both.urls[0]),
         ("invitations", "make", 1, *config(both, 0)),
     ):
-        said = refused(command(*words))
+        said = rejected(command(*words))
         assert "ive the first digits of one digest" in said
         assert digests[1][:12] in said
 
@@ -275,7 +275,7 @@ def test_create_tells_new_from_running_and_ended_experiments(
     cosigned(both, command, digest)
     assert "published earlier: Which" in command(*create)[1]
     assert command("experiment", "stop", digest, *config(both, 0), "--yes")[0] == 0
-    said = refused(command(*create))
+    said = rejected(command(*create))
     assert "exists and is stopped: change its question" in said
 
 
@@ -283,9 +283,9 @@ def test_a_server_that_is_not_tacit_is_named_so_and_not_as_a_wrong_token(
     command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = httpx.Response(401, json={"error": "who are you?"})
-    monkeypatch.setattr(Operated, "_answer", lambda *_: answer)
+    monkeypatch.setattr(PartyClient, "_answer", lambda *_: answer)
     monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
-    said = refused(command("experiment", "create", defined, "--url", "http://127.0.0.1:1"))
+    said = rejected(command("experiment", "create", defined, "--url", "http://127.0.0.1:1"))
     assert "is not a tacit server" in said
 
 
@@ -296,7 +296,7 @@ def test_the_admin_token_comes_from_the_environment_or_a_private_file(
     url = (digest, "--url", both.urls[0])
     file = tmp_path / "token"
     file.write_text(TOKEN)
-    assert "chmod 600" in refused(command("experiment", "status", *url, "--token-file", file))
+    assert "chmod 600" in rejected(command("experiment", "status", *url, "--token-file", file))
     file.chmod(0o600)
     assert command("experiment", "status", *url, "--token-file", file)[0] == 0
     monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
@@ -318,12 +318,12 @@ def test_a_token_that_can_be_read_on_the_way_is_warned_of(
     url: str, warned: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
-    assert operated(None, url, None).url == url.rstrip("/")
+    assert party_client(None, url, None).url == url.rstrip("/")
     said = capsys.readouterr().err
     assert ("use https://" in said) is warned
     assert TOKEN not in said
     monkeypatch.delenv("TACIT_ADMIN_TOKEN")
-    operated(None, url, None)
+    party_client(None, url, None)
     assert capsys.readouterr().err == ""  # nothing secret is sent
 
 
@@ -338,7 +338,7 @@ def test_a_helper_signs_only_terms_that_name_it(
         made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
         where = f"{both.urls[0]}/experiments/{made['digest']}"
         ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
-        assert reason in refused(ended)
+        assert reason in rejected(ended)
 
 
 def test_options_change_by_successor_terms_that_both_sign(
@@ -352,7 +352,7 @@ def test_options_change_by_successor_terms_that_both_sign(
     changed = f'succeeds = "{digest}"\n' + text.replace('"Good day"]', '"Good day", "Hey"]')
     defined.write_text(changed.replace("epsilon = 1", "epsilon = 2"))
     weaker = command("experiment", "create", defined, *config(both, 0))
-    assert "epsilon of successor terms is 2" in refused(weaker)
+    assert "epsilon of successor terms is 2" in rejected(weaker)
     defined.write_text(changed)
     made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
     cosigned(both, command, made["digest"])
@@ -441,13 +441,13 @@ def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
     for name in private:
         assert stat.S_IMODE((directory / name).stat().st_mode) & 0o077 == 0
     before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-    assert "never overwritten" in refused(command(*words))
-    wrong = refused(
+    assert "never overwritten" in rejected(command(*words))
+    wrong = rejected(
         command("experiment", "new", tmp_path / "one.toml", "--helper", directory / "party.toml")
     )
     assert "party.toml has no key: must be a party's card. Name the card.toml" in wrong
     assert before == {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
-    assert "https://helper.example" in refused(
+    assert "https://helper.example" in rejected(
         command("party", "new", "helper", tmp_path / "other", "--address", "helper")
     )
 
@@ -469,7 +469,7 @@ def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
     assert {public_key(one).hex() for one in former} == set(keys[:2])
     for path in directory.glob("helper.key*"):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
-    assert "tacit party new" in refused(command("party", "rotate", "--config", tmp_path / "none"))
+    assert "tacit party new" in rejected(command("party", "rotate", "--config", tmp_path / "none"))
 
 
 def test_help_of_live_commands_loads_no_server() -> None:
@@ -489,7 +489,7 @@ def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
     with served(tmp_path) as made, httpx.Client(trust_env=False) as made.client:
         digest = made.begin()
         made.place(digest)
-        assert Operated(made.urls[0]).experiment(None) == digest.hex()
+        assert PartyClient(made.urls[0]).experiment(None) == digest.hex()
         pins = Pins(made.urls[0], *(key.hex() for key in made.keys))
         with closing(Ledger(":memory:")) as ledger, Device(ledger, pins) as device:
             assert device.join(digest).asked
@@ -513,16 +513,16 @@ def test_a_coordinator_cannot_write_over_what_its_helper_reads(
     told: Any,
 ) -> None:
     """Terms are shown in a terminal, which would obey what a liar puts behind them."""
-    digest, honest = both.begin().hex(), Operated._answer
+    digest, honest = both.begin().hex(), PartyClient._answer
 
-    def lie(party: Operated, method: str, asked: str, body: Any = None) -> httpx.Response:
+    def lie(party: PartyClient, method: str, asked: str, body: Any = None) -> httpx.Response:
         answer = honest(party, method, asked, body)
         if not asked.endswith(path):
             return answer
         said = answer.json() | told if path == "/terms" else told
         return httpx.Response(status, json=said)
 
-    monkeypatch.setattr(Operated, "_answer", lie)
+    monkeypatch.setattr(PartyClient, "_answer", lie)
     code, out, err = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
     assert (code, out) == (2, "")
     assert not re.search(r"[\x1b\x9b\u202e]", err)

@@ -23,13 +23,14 @@ from tests.service.deployed import ADDRESSES, KEYS, Deployed, definition_of, dep
 import tacit.client.trust_models.shuffler as shuffler_device
 from tacit.aggregation.shuffler import wrap as wrap_messages
 from tacit.assumptions import Accounting, DistinctRounds, Method, MetricsPerParticipation
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.experiment import Experiment
 from tacit.protocols.joint import JointSums
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.slice_mechanism import SliceMechanism
 from tacit.protocols.statistic_sums import SecureStatistic
 from tacit.protocols.sums import SecureSum
+from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import decoded
 from tacit.terms import Terms
 from tacit.terms.accounting import binomial_delta
@@ -89,14 +90,14 @@ def test_the_composed_guarantee_is_that_of_the_terms(
     terms, built = defined.terms(ADDRESSES[0], KEYS[0]), defined.experiment()
     part = first_protocol(built)
     times = defined.participations * len(defined.answer.metrics)
-    epsilon, delta = terms.promise.epsilon, terms.promise.delta
+    epsilon, delta = terms.guarantee.epsilon, terms.guarantee.delta
     assert times == 2
-    assert terms.each[0] == epsilon / 2
+    assert terms.per_metric_target[0] == epsilon / 2
     pmf = opened(part)
     assert excess(pmf, float(epsilon), 2) <= float(delta)
     alone = excess(pmf, float(epsilon) / 2, 1)
-    assert alone <= float(terms.each[1]) * (1 + 1e-6)
-    assert excess(opened(part, 0.5), float(epsilon) / 2, 1) > float(terms.each[1])
+    assert alone <= float(terms.per_metric_target[1]) * (1 + 1e-6)
+    assert excess(opened(part, 0.5), float(epsilon) / 2, 1) > float(terms.per_metric_target[1])
     guarantee = built.guarantee
     assert guarantee is not None
     assert guarantee.participations == defined.participations
@@ -128,15 +129,17 @@ def test_a_device_rejects_rounds_of_half_the_bits(tmp_path: Path, more: dict[str
     with deployed(defined, tmp_path) as one:
         one.step(2)
         (assigned,) = one.join(1)
-        engine = one.coordinator.engine_of(one.pinned.terms)
+        engine = coordinator_engine(one.pinned.terms)
         announced: Any = decoded(engine, one.pinned.terms, assigned.announcement)
         sound = announced.offer()
         assert one.pinned.check(sound) == defined.epsilon / defined.participations
         bits = sound.parts - sound.levels
-        found = binomial_delta(sound.divisor * bits, sound.total, 1, one.pinned.terms.each[0])
-        assert found <= one.pinned.terms.each[1]
+        found = binomial_delta(
+            sound.divisor * bits, sound.total, 1, one.pinned.terms.per_metric_target[0]
+        )
+        assert found <= one.pinned.terms.per_metric_target[1]
         weaker = replace(sound, total=sound.total / 2)
-        with pytest.raises(Refusal, match=r"(variance|delta) of the noise"):
+        with pytest.raises(Rejected, match=r"(variance|delta) of the noise"):
             one.pinned.check(weaker)
 
 
@@ -211,7 +214,7 @@ def test_terms_charge_equal_parts_of_epsilon_and_delta() -> None:
     assert terms.cost == defined.epsilon / 3
     assert terms.delta_cost == defined.delta / 3
     masking = Fraction(3, 2**40)
-    assert terms.each == (defined.epsilon / 3, (defined.delta - masking) / 3)
+    assert terms.per_metric_target == (defined.epsilon / 3, (defined.delta - masking) / 3)
 
 
 CHOSEN = {"algorithm": "private-contextual", "context_fields": ("device: phone, desktop",)}

@@ -26,7 +26,7 @@ from tacit.aggregation.announcements import Binding, announce, endorse
 from tacit.client import AsyncDevice, Device, Ledger, Pins
 from tacit.client.choices import choose, numbers_of
 from tacit.contextual.policies import ONE, TablePolicy
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.service.assignment import Assigned
 from tacit.service.definition import Definition
@@ -34,8 +34,9 @@ from tacit.service.definition_files import parse, write
 from tacit.service.definition_text import DefinitionError
 from tacit.service.helper import Helper
 from tacit.service.party import exact_noise
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.service.timing import Timing
+from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import decoded
 from tacit.terms import BY_POLICY, Pinned, Terms, in_words
 from tacit.terms.pinned import check_successor
@@ -151,9 +152,9 @@ def test_successors_keep_contexts_and_options() -> None:
     old = contextual().terms(ADDRESSES[0], KEYS[0])
     new = replace(old, predecessor=old.digest)
     check_successor(old, new)
-    with pytest.raises(Refusal, match="options of successor terms"):
+    with pytest.raises(Rejected, match="options of successor terms"):
         check_successor(old, replace(new, options=("plain", "other")))
-    with pytest.raises(Refusal, match="context of successor terms"):
+    with pytest.raises(Rejected, match="context of successor terms"):
         check_successor(old, replace(new, context=None))
 
 
@@ -204,7 +205,7 @@ def test_the_state_survives_a_restart_between_slices_and_policy_round(tmp_path: 
         assert policy
         one.send([(each, report(one, each, rng)) for each in slices])
         one.step(3)  # all slots of these rounds have reported
-        assert len(one.coordinator.rounds(Stage.OPENED)) == 2
+        assert len(one.coordinator.rounds(Stage.RELEASED)) == 2
         assert one.coordinator.estimates(one.digest)["contexts"]["gains"] == []
         one.restart()
         one.send([(each, report(one, each, rng)) for each in policy])
@@ -276,7 +277,7 @@ def test_a_guardrail_pauses_an_option_for_everybody(tmp_path: Path) -> None:
         one.step(2)
         (row,) = (r for r in one.coordinator.rounds(Stage.OPEN) if r.option == BY_POLICY)
         slices = [r for r in one.coordinator.rounds(Stage.OPEN) if r.option != BY_POLICY]
-        engine = one.coordinator.engine_of(terms)
+        engine = coordinator_engine(terms)
         policy = decoded(engine, terms, row.announcement).binding.policy
     assert "complaints is clearly worse" in found["options"][1]["paused"]
     assert found["options"][0]["paused"] is None
@@ -294,7 +295,7 @@ def test_devices_over_http_learn_who_likes_what(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         terms = made.terms(both.urls[0], both.keys[0])
         own: dict[str, Any] = {"context": terms.context, "noise": terms.noise}
-        own |= {"promise": terms.promise, "answer": terms.answer}
+        own |= {"guarantee": terms.guarantee, "answer": terms.answer}
         timing = Timing(joining=600, margin=2, grace=60)
         digest = both.begin(made.experiment(), timing, aggregation=terms.aggregation, **own)
         pins = Pins(both.urls[0], both.keys[0].hex(), both.keys[1].hex())
@@ -460,11 +461,11 @@ def test_a_device_rejects_an_altered_policy(one: Deployed) -> None:
     altered = given.announcement[:at] + b"\x00" + given.announcement[at + 1 :]
     assert altered == given.announcement  # the first byte of a weight is 0
     altered = given.announcement[: at + 2] + b"\x81" + given.announcement[at + 3 :]
-    with pytest.raises(Refusal, match="did not sign this round"):
+    with pytest.raises(Rejected, match="did not sign this round"):
         device(one, replace(given, announcement=altered)).choose(one.digest, context)
     for wrong in (policy[:-4], policy + bytes(4), b"\xff" * len(policy), bytes(len(policy))):
         signed = forged(given, binding={"policy": wrong})
-        with pytest.raises(Refusal, match="policy of the round is invalid"):
+        with pytest.raises(Rejected, match="policy of the round is invalid"):
             device(one, signed).choose(one.digest, context)
 
 
@@ -476,12 +477,12 @@ def test_a_device_rejects_less_noise_and_another_length(one: Deployed) -> None:
         ({"length": 1}, "number of metrics of the round is 1: must be 16"),
         ({"scale": None}, "adds the noise"),
     ):
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(Rejected, match=said):
             device(one, forged(given, **changed)).choose(one.digest, context)
     scalar = next(each for each in one.join(200) if each.option)
     assert described(scalar).scale == described(scalar).length == 1
     weak = forged(scalar, scale=Fraction(1, 2))
-    with pytest.raises(Refusal, match="noise scale of the round is 1/2: must be at least 1"):
+    with pytest.raises(Rejected, match="noise scale of the round is 1/2: must be at least 1"):
         device(one, weak).choose(one.digest, context)
 
 
@@ -491,7 +492,7 @@ def test_terms_without_contexts_admit_no_policy(tmp_path: Path) -> None:
         (given,) = plain.join(1)
         policy = TablePolicy(((ONE, 0),)).encode()
         signed = forged(given, binding={"option": BY_POLICY, "policy": policy})
-        with pytest.raises(Refusal, match="terms, which have no context"):
+        with pytest.raises(Rejected, match="terms, which have no context"):
             device(plain, replace(signed, option="plain")).join(plain.digest)
         with pytest.raises(TacitError, match="context is given"):
             device(plain, given).choose(plain.digest, {"device": "phone"})
@@ -529,7 +530,7 @@ def test_the_guarantee_recomputed_from_the_noise(one: Deployed) -> None:
         for a, b in zip(first, second, strict=True):
             loss += max(log_pmf(out - a) - log_pmf(out - b) for out in range(-8, 9))
         worst = max(worst, loss)
-    assert worst == pytest.approx(float(terms.promise.epsilon))
+    assert worst == pytest.approx(float(terms.guarantee.epsilon))
     exact = DiscreteLaplace(Fraction(about.scale or 0))
     assert log_pmf(3) == pytest.approx(float(exact.log_pmf(3)))
 
@@ -569,7 +570,7 @@ def released_noise(
             assert set(one.send([(each, one.report(each, *report)) for each in asked])) == {None}
             one.clock.now += 200
             one.step(3)
-            row = max(one.coordinator.rounds(Stage.OPENED), key=lambda row: row.number)
+            row = max(one.coordinator.rounds(Stage.RELEASED), key=lambda row: row.number)
             assert row.reports == PEOPLE
             found.append(np.array(json.loads(row.total or "")) - true)
         scale = float(one.pinned.terms.noise.scale)
@@ -650,6 +651,6 @@ def test_wrong_noise_of_one_server_is_found(tmp_path: Path, fault: Factory, role
 def test_pinned_terms_of_contexts_are_what_devices_keep(one: Deployed) -> None:
     pinned = one.pinned
     assert isinstance(pinned, Pinned)
-    engine = one.coordinator.engine_of(pinned.terms)
+    engine = coordinator_engine(pinned.terms)
     row = next(row for row in one.coordinator.rounds(Stage.OPEN) if row.option == BY_POLICY)
     assert decoded(engine, pinned.terms, row.announcement).binding.policy

@@ -17,10 +17,10 @@ from tests.service.test_contextual import MEANS
 from tacit.aggregation.local import LocalRound
 from tacit.client.choices import choose
 from tacit.client.trust_models import local
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.service.assignment import Assigned
 from tacit.service.definition import Definition
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.terms import Noise, Terms, in_words
 from tacit.terms.parts import DISCRETE_LAPLACE, RANDOMIZED_RESPONSE, UNARY_ENCODING
 from tacit.terms.visibility import visibility
@@ -94,9 +94,9 @@ def test_terms_state_the_encoding_and_a_device_checks_it(tmp_path: Path) -> None
         ({"policy": chosen.policy[:-4]}, "policy of the round is invalid"),
         ({"metrics": 2}, "number of metrics of the round is 2: must be 8"),
     ):
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(Rejected, match=said):
             pinned.check(replace(chosen, **changed))
-    with pytest.raises(Refusal, match="total noise of the round is 1/2: must be at least 1"):
+    with pytest.raises(Rejected, match="total noise of the round is 1/2: must be at least 1"):
         pinned.check(replace(scalar, total=Fraction(1, 2)))
 
 

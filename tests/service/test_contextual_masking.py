@@ -20,14 +20,14 @@ from tests.service.test_device_shares import noting
 from tacit.aggregation.masking import MaskingRound
 from tacit.client.choices import choose, numbers_of
 from tacit.client.trust_models import masking, reporter
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.protocols.statistic_sums import SecureStatistic
 from tacit.protocols.statistics import ScaledMomentStatistic
 from tacit.sampling.draws import draw_gaussian, draw_laplace_share
 from tacit.service.assignment import Assigned
 from tacit.service.definition import Definition
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.terms import MomentTerms, Pinned, cosign, in_words
 from tacit.terms.visibility import visibility
 
@@ -86,7 +86,7 @@ def test_the_right_option_for_each_context(tmp_path: Path, fields: tuple[str, ..
 def test_rounds_tolerate_the_stated_dropouts_and_no_more(tmp_path: Path) -> None:
     small: dict[str, Any] = {"min_batch_size": 8, "missing": Fraction(1, 4), "participants": 60}
     with deployed(contextual(evaluation=Fraction(0), **small), tmp_path) as one:
-        for lost, stage in ((0, Stage.OPENED), (1, Stage.REFUSED)):
+        for lost, stage in ((0, Stage.RELEASED), (1, Stage.ABORTED)):
             one.step(2)
             (row,) = one.coordinator.rounds(Stage.OPEN)
             asked = one.join(row.slots)
@@ -97,7 +97,7 @@ def test_rounds_tolerate_the_stated_dropouts_and_no_more(tmp_path: Path) -> None
             one.clock.now += 200
             one.step(3)
             one.answer_stages()
-            ended = {r.identity: r for r in one.coordinator.rounds(Stage.OPENED, Stage.REFUSED)}
+            ended = {r.identity: r for r in one.coordinator.rounds(Stage.RELEASED, Stage.ABORTED)}
             assert ended[row.identity].stage is stage
             assert ended[row.identity].reports == (0 if lost else least)
 
@@ -129,9 +129,9 @@ def test_terms_say_who_adds_the_noise_and_a_device_checks_it(tmp_path: Path) -> 
         ({"policy": chosen.policy[:-4]}, "policy of the round is invalid"),
         ({"metrics": 2}, "number of metrics of the round is 2: must be 8"),
     ):
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(Rejected, match=said):
             pinned.check(replace(chosen, **changed))
-    with pytest.raises(Refusal, match="total noise of the round is 1/2: must be at least 1"):
+    with pytest.raises(Rejected, match="total noise of the round is 1/2: must be at least 1"):
         pinned.check(replace(scalar, total=Fraction(1, 2)))
 
 
@@ -143,9 +143,9 @@ def test_moments_need_noise_for_their_joint_sensitivity(tmp_path: Path) -> None:
     assert offer.total is not None
     assert pinned.terms.noise.distribution == "discrete-gaussian"
     assert pinned.check(offer) == 1
-    with pytest.raises(Refusal, match="total noise of the round"):
+    with pytest.raises(Rejected, match="total noise of the round"):
         pinned.check(replace(offer, total=offer.total - 1))
-    with pytest.raises(Refusal, match="total noise of the round"):
+    with pytest.raises(Rejected, match="total noise of the round"):
         pinned.check(replace(offer, total=Fraction(1 << 999)))
     weak = replace(pinned.terms.noise, minimum=offer.total * Fraction(9, 10))
     with pytest.raises(TacitError, match="moments have a delta of"):
@@ -176,7 +176,7 @@ def test_a_device_rejects_shares_too_narrow_to_add_up(tmp_path: Path) -> None:
         "divisor": 1 << 31,
         "modulus": 1 << 62,
     }
-    with pytest.raises(Refusal, match="delta of the noise"):
+    with pytest.raises(Rejected, match="delta of the noise"):
         pinned.check(replace(given_noise, **many))
 
 
@@ -221,7 +221,7 @@ def released_noise(directory: Path) -> Any:
         one.clock.now += 200
         one.step(3)
         one.answer_stages()
-        (row,) = one.coordinator.rounds(Stage.OPENED)
+        (row,) = one.coordinator.rounds(Stage.RELEASED)
     assert row.reports == 20
     variance = float(about.noise.total) ** 2 * 20 / about.noise.divisor
     units = ScaledMomentStatistic(32, 4096).units
@@ -247,9 +247,8 @@ def drawn_shares(directory: Path) -> Any:
         for each in asked:
             one.report(each, 7, 1, 1)
         terms, about = one.pinned.terms, described(one, asked[0])
-        mine = {(running.identity, running.slot.number) for running in one.running}
         sessions = reporter(terms)._sessions  # type: ignore[attr-defined]
-        numbers = [found.numbers for key, found in sessions.items() if key in mine]
+        numbers = [sessions[masking._key(running)].numbers for running in one.running]
     exact = np.array(numbers_of(terms, about.binding, (7, 1, 1)))
     assert (about.noise.total, about.noise.divisor) == (Fraction(1), 63)  # 2 / ε
     variance = DiscreteLaplace(1).variance / about.noise.divisor

@@ -26,9 +26,9 @@ from tacit.aggregation.two_servers import (
 from tacit.aggregation.verified import TableProofs
 from tacit.aggregation.wire import pack_integer, pack_numbers
 from tacit.client.choices import numbers_of
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.service.assignment import Assigned
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.vdaf import MODULUS, MODULUS128, PUBLIC_SIZE
 from tacit.vdaf.field import FIELD128
@@ -81,7 +81,7 @@ class TablePoisoner:
 
     def honest(self, cell: int) -> Parts:
         rng = random.Random(5)
-        return self.proofs.shards([int(n == cell) for n in range(16)], self.tag, rng.randbytes)
+        return self.proofs.shard([int(n == cell) for n in range(16)], self.tag, rng.randbytes)
 
     def encrypted(self, parts: Parts) -> dict[int, bytes]:
         shares = encrypt_shares(self.round, self.slot, self.words, parts)
@@ -129,7 +129,7 @@ MALICIOUS: dict[str, Callable[[TablePoisoner], Parts]] = {
 
 
 def _released(one: Deployed) -> tuple[int, list[float]]:
-    row = max(one.coordinator.rounds(Stage.OPENED), key=lambda row: row.number)
+    row = max(one.coordinator.rounds(Stage.RELEASED), key=lambda row: row.number)
     assert row.reports is not None
     return row.reports, json.loads(row.total or "")
 
@@ -191,7 +191,7 @@ def test_without_proofs_one_report_counts_as_forty(tmp_path: Path) -> None:
         bad, *good = one.join(11)
         about = accept(TwoServerRound, one.pinned, bad.announcement)
         assert bad.slot is not None
-        assert not about.seeded
+        assert not about.sends_seed
         words, modulus = (bytes(16), bytes([1]) * 16), about.modulus
         halves = ([20 * (n == 1) for n in range(16)] for _ in range(2))
         parts = tuple(pack_numbers(half, modulus) for half in halves)
@@ -205,6 +205,7 @@ def test_without_proofs_one_report_counts_as_forty(tmp_path: Path) -> None:
     assert sums[:2] == [10, 40]
 
 
+@pytest.mark.extended
 def test_a_whole_experiment_with_proofs_finds_who_likes_what(tmp_path: Path) -> None:
     """Policy rounds prove cells, evaluation rounds prove bits; both servers add their noise."""
     small: dict[str, Any] = {"participants": 320, "min_batch_size": 5, "evaluation": Fraction(1, 4)}
@@ -227,9 +228,9 @@ def test_a_device_proves_its_choice_and_rejects_rounds_without_proofs(one: Deplo
     sizes = {len(request.content) for request in sent if request.method == "PUT"}
     assert sizes == {about.share_size(0), about.share_size(1)}
     bare = forged(given, commitment=b"", modulus=1 << 20)
-    with pytest.raises(Refusal, match="kind of the round is two-servers: must be verified"):
+    with pytest.raises(Rejected, match="kind of the round is two-servers: must be verified"):
         device(one, bare).choose(one.digest, {"device": "phone", "returning": "yes"})
-    with pytest.raises(Refusal, match="modulus of a verified round"):
+    with pytest.raises(Rejected, match="modulus of a verified round"):
         device(one, _spoilt(given)).choose(one.digest, {"device": "phone", "returning": "yes"})
 
 
@@ -247,20 +248,20 @@ def test_a_report_that_is_no_single_cell_is_rejected_on_the_device(one: Deployed
     liar = TablePoisoner(one, policy_slot(one))
     for wrong in ([0] * 16, [1, 1] + [0] * 14, [2] + [0] * 15):
         with pytest.raises(TacitError, match="a single 1 among zeros"):
-            liar.proofs.shards(wrong, liar.tag, random.Random(1).randbytes)
+            liar.proofs.shard(wrong, liar.tag, random.Random(1).randbytes)
 
 
 def test_evidence_under_other_randomness_does_not_hold(one: Deployed) -> None:
     """Each server's seed counts, whichever is altered: both decide the same."""
     liar = TablePoisoner(one, policy_slot(one))
     key, parts = bytes(32), liar.honest(3)
-    first, second = (liar.proofs.prepared(key, n, liar.tag, parts[n])[1] for n in (0, 1))
-    assert liar.proofs.hold(first, second)
-    assert not liar.proofs.hold(second, first)
+    first, second = (liar.proofs.prepare(key, n, liar.tag, parts[n])[1] for n in (0, 1))
+    assert liar.proofs.accepts(first, second)
+    assert not liar.proofs.accepts(second, first)
     one_other, two_other = (part[:-1] + bytes([part[-1] ^ 1]) for part in (first, second))
     assert one_other[-32:] == two_other[-32:]
     for pair in ((one_other, second), (first, two_other), (one_other, two_other)):
-        assert not liar.proofs.hold(*pair)
+        assert not liar.proofs.accepts(*pair)
 
 
 def test_the_terms_of_proofs_are_signed_and_noise_is_unchanged() -> None:

@@ -12,25 +12,35 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.service.deployed import ADDRESSES, KEYS, Deployed, definition_of, deployed
+from tests.service.deployed import (
+    ADDRESSES,
+    KEYS,
+    SECRETS,
+    Deployed,
+    definition_of,
+    deployed,
+)
 from tests.service.test_contextual import MEANS
 
+from tacit.aggregation import ShuffledView
 from tacit.aggregation.shuffler import ShufflerRound
 from tacit.client.choices import choose
 from tacit.client.trust_models import shuffler
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import Binomial
 from tacit.privacy import ApproximateDP, ThreatModel
 from tacit.protocols.statistic_sums import ShuffledTable, StatisticTotals, table_bits
 from tacit.protocols.statistics import TableStatistic
+from tacit.rounds.codecs import Mixed, codec
 from tacit.service.assignment import Assigned
 from tacit.service.definition import Definition
 from tacit.service.definition_text import DefinitionError
 from tacit.service.forecast import explained
 from tacit.service.pages import participant
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
+from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import decoded
-from tacit.terms import Terms, in_words
+from tacit.terms import Pinned, Terms, cosign, in_words
 from tacit.terms.accounting import cells_delta
 from tacit.terms.visibility import visibility
 
@@ -46,7 +56,7 @@ def contextual(**changed: Any) -> Definition:
 
 
 def described(one: Deployed, assigned: Assigned) -> ShufflerRound:
-    engine = one.coordinator.engine_of(one.pinned.terms)
+    engine = coordinator_engine(one.pinned.terms)
     found = decoded(engine, one.pinned.terms, assigned.announcement)
     assert isinstance(found, ShufflerRound)
     return found
@@ -100,7 +110,7 @@ def test_terms_state_noise_bits_and_a_device_checks_them(tmp_path: Path) -> None
     assert offer.parts is not None
     assert offer.total is not None
     bits = offer.divisor * (offer.parts - 1)
-    assert cells_delta(bits, offer.total, Fraction(1)) <= terms.promise.delta
+    assert cells_delta(bits, offer.total, Fraction(1)) <= terms.guarantee.delta
     for changed, said in (
         ({"total": offer.total / 2}, "delta of the noise of the round|variance of the noise bits"),
         ({"total": offer.total * Fraction(9, 10)}, "delta of the noise of the round is"),
@@ -111,7 +121,7 @@ def test_terms_state_noise_bits_and_a_device_checks_them(tmp_path: Path) -> None
         ({"metrics": 2}, "number of metrics of the round is 2: must be 8"),
         ({"option": 0, "policy": b"", "metrics": 1}, "no rounds with one option"),
     ):
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(Rejected, match=said):
             pinned.check(replace(offer, **changed))
 
 
@@ -121,7 +131,7 @@ def test_terms_with_other_noise_or_a_slice_are_rejected() -> None:
     for changed, said in (
         ({"noise": replace(terms.noise, distribution="discrete-laplace")}, "must be binomial"),
         ({"context": replace(terms.context, evaluation=Fraction(1, 10))}, "0 with trust shuffler"),
-        ({"promise": replace(terms.promise, delta=Fraction(0))}, "above 0 with binomial"),
+        ({"guarantee": replace(terms.guarantee, delta=Fraction(0))}, "above 0 with binomial"),
     ):
         with pytest.raises(TacitError, match=said):
             replace(terms, **changed)
@@ -173,6 +183,33 @@ def test_delta_is_that_of_all_pairs_of_numbers(bits: int, bias: str, epsilon: fl
     assert cells_delta(bits, Fraction(bias), Fraction(epsilon)) == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.parametrize("epsilon", ["1/100", "1", "12", "1000"])
+@pytest.mark.parametrize("few", ["1/1000000", "1/100", "1/20", "2"])
+@pytest.mark.parametrize("bits", [3, 160, 700])
+def test_delta_where_nearly_all_bits_are_alike(bits: int, few: str, epsilon: str) -> None:
+    """Probabilities of rare numbers are 0 in doubles: the others must count all the same."""
+    rare = Fraction(few) / bits
+    for bias in (rare, 1 - rare):
+        exact = two_cells(Binomial(bits, bias), min(float(Fraction(epsilon)), 700.0))
+        assert cells_delta(bits, bias, Fraction(epsilon)) == pytest.approx(exact, rel=1e-8)
+
+
+def test_a_device_rejects_bits_of_a_bias_near_one(tmp_path: Path) -> None:
+    """Under terms whose least variance is tiny: nearly no table would have any noise."""
+    with deployed(contextual(participants=3000, epsilon=Fraction(1)), tmp_path) as one:
+        one.step(2)
+        (assigned,) = one.join(1)
+        terms, offer = one.pinned.terms, described(one, assigned).offer()
+    weak = replace(terms, noise=replace(terms.noise, minimum=Fraction(1, 10**6)))
+    pinned = Pinned(weak, tuple(cosign(weak, key) for key in SECRETS[:2]), weak.keys)
+    assert offer.divisor is not None
+    assert offer.parts is not None
+    bits = offer.divisor * (offer.parts - 1)
+    for rare in (Fraction(1, 10**3), Fraction(1, 10**5)):
+        with pytest.raises(Rejected, match=r"delta of the noise of the round is (0\.9\d*|1): must"):
+            pinned.check(replace(offer, terms=weak.digest, total=1 - rare / bits))
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("participants", [12, 30, 200, 600])
 def test_the_stated_noise_is_enough_and_little_less_is_not(
@@ -219,6 +256,19 @@ def test_bits_of_a_device_have_the_announced_bias(tmp_path: Path) -> None:
     assert stats.binomtest(ones, bits, float(about.noise.total)).pvalue > ALARM
     assert stats.binomtest(ones, bits, float(about.noise.total) / 2).pvalue < ALARM
     assert all(sum(shuffler.randomized(about, 1)) >= 1 for _ in range(100))
+
+
+def test_all_bits_of_a_report_may_have_one_label() -> None:
+    """The analyzer cannot tell: a malicious participant moves one cell by the bits of a report."""
+    table = ShuffledTable(100, TableStatistic(2, 2), ApproximateDP(8.0, 1e-4))
+    way, bits = codec(table, "mixing"), int(table.bits_per_participant)
+    assert isinstance(way, Mixed)
+    honest = [message for _ in range(99) for message in way.payload(table.randomize(0))]
+    zeros, ones = (
+        np.array(way.released(ShuffledView((*honest, *[bytes((bit,))] * bits), 100, 0)).values)
+        for bit in (0, 1)
+    )
+    assert (ones - zeros).tolist() == [bits, *[0] * (table.coordinates - 1)]
 
 
 def test_delta_of_more_noise_bits_than_can_be_summed_counts_as_one() -> None:

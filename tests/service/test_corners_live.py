@@ -35,7 +35,7 @@ from tests.service.test_moments import FIELDS, hold
 from tacit.bandits.contextual.corner_learner import CornerThompson
 from tacit.contextual.corners import layout
 from tacit.contextual.policies import LinearPolicy
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
 from tacit.protocols.statistics import CornerStatistic
@@ -60,6 +60,7 @@ def corners(definition: Definition) -> CornerTerms:
     return definition.context
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("proofs", [False, True])
 def test_the_right_option_for_each_context(tmp_path: Path, proofs: bool) -> None:
     small: dict[str, Any] = {"participants": 240, "min_batch_size": 5}
@@ -102,7 +103,7 @@ def test_a_definition_is_written_read_and_put_into_terms(trust: str) -> None:
     assert isinstance(terms.context, CornerTerms)
     assert terms.context.report(2).segments == 1 + 3  # plain; friendly with three states of age
     assert (terms.noise.distribution, terms.noise.least) == ("discrete-laplace", Fraction(6))
-    assert terms.promise.delta == (0 if trust == "two-servers" else Fraction(1, 10**6))
+    assert terms.guarantee.delta == (0 if trust == "two-servers" else Fraction(1, 10**6))
     assert "one of 8 cells of a table, to which the device rounds" in " ".join(in_words(terms))
     assert "rounds its features at random" in visibility(terms).device
     said = " ".join(explained(defined)["What you ask"])
@@ -218,13 +219,13 @@ def test_a_device_rejects_altered_policies_and_less_noise(one: Deployed) -> None
     given = policy_slot(one)
     policy = described(given).binding.policy
     for wrong in (policy[:-1], policy + b"0", bytes([0]) + policy[1:]):
-        with pytest.raises(Refusal, match="policy of the round is invalid"):
+        with pytest.raises(Rejected, match="policy of the round is invalid"):
             device(one, forged(given, binding={"policy": wrong})).choose(one.digest, PHONE)
     for changed, said in (
         ({"scale": Fraction(199, 100)}, "noise scale of the round is 199/100: must be at least 2"),
         ({"length": 8}, "number of metrics of the round is 8: must be 24"),
     ):
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(Rejected, match=said):
             device(one, forged(given, **changed)).choose(one.digest, PHONE)
 
 

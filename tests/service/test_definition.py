@@ -12,10 +12,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tacit import readers
 from tacit.experiment import Experiment
 from tacit.rounds.codecs import codec
-from tacit.rounds.round_runner import carry
-from tacit.service import readers
+from tacit.rounds.round_runner import aggregate
 from tacit.service.definition import Definition
 from tacit.service.definition_files import parse, write
 from tacit.service.definition_text import DefinitionError
@@ -95,9 +95,9 @@ def test_what_is_written_is_read_back_the_same(definition: Definition, yaml: boo
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode("latin-1")))
 def test_any_other_text_is_rejected_with_something_to_mend(text: str) -> None:
-    with pytest.raises(DefinitionError) as refusal:
+    with pytest.raises(DefinitionError) as rejection:
         parse(text)
-    assert refusal.value.problems
+    assert rejection.value.problems
 
 
 @settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
@@ -113,8 +113,8 @@ def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -
             assert protocol.coordinates == len(terms.answer.metrics)
             assert protocol.precision == terms.answer.levels
             assert round_.participants >= definition.smallest
-    assert terms.noise.scale * terms.promise.epsilon == (
-        terms.answer.levels * terms.promise.participations * len(terms.answer.metrics)
+    assert terms.noise.scale * terms.guarantee.epsilon == (
+        terms.answer.levels * terms.guarantee.participations * len(terms.answer.metrics)
     )
 
 
@@ -125,7 +125,7 @@ def test_a_round_through_two_servers_has_the_noise_of_the_terms() -> None:
     protocol: Any = experiment.open(round_)
     settings_: Any = codec(protocol, "two-servers").settings
     assert settings_["noise"].scale == definition.terms(*COORDINATOR).noise.scale == 15
-    released = carry(protocol, [protocol.randomize(0.6)] * round_.participants, "two-servers")
+    released = aggregate(protocol, [protocol.randomize(0.6)] * round_.participants, "two-servers")
     experiment.observe(round_, protocol.analyze(released))
     standing = experiment.estimates()[0]
     assert standing.mean == pytest.approx(0.6, abs=0.5)
@@ -151,9 +151,9 @@ def problems(**changed: object) -> list[str]:
             if line.removeprefix("# ").startswith(f"{name} =")
         )
         lines[at] = f"{name} = {value}"
-    with pytest.raises(DefinitionError) as refusal:
+    with pytest.raises(DefinitionError) as rejection:
         parse("\n".join(lines))
-    return list(refusal.value.problems)
+    return list(rejection.value.problems)
 
 
 LONG = "x" * 501
@@ -321,12 +321,12 @@ def test_yaml_neither_refers_nor_repeats() -> None:
 
 @given(st.integers(0, readers.LONGEST))
 def test_durations_are_said_and_read_back(seconds: int) -> None:
-    assert readers.duration(readers.in_words(seconds)) == seconds
+    assert readers.duration(readers.format_duration(seconds)) == seconds
 
 
 @given(st.fractions(max_denominator=10**6).filter(lambda f: abs(f.numerator) < 10**15))
 def test_fractions_are_written_and_read_back(number: Fraction) -> None:
-    written = readers.written(number)
+    written = readers.to_text(number)
     value = json.loads(written) if written.startswith('"') else Decimal(written)
     assert readers.fraction(value) == number
 

@@ -22,6 +22,7 @@ from tacit.service.demo import report
 from tacit.service.demo.children import Child
 from tacit.service.demo.participants import VisitCounts
 from tacit.service.demo.play import (
+    BATCH,
     LIKING,
     DemoProgress,
     DemoSettings,
@@ -185,8 +186,8 @@ def test_a_server_that_does_not_start_is_told_of(tmp_path: Path) -> None:
 def test_the_whole_demonstration_finds_the_best_option(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tacit", "demo", "--json", "--out", str(tmp_path)]
     said = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
-    assert said["best"] == OPTIONS[2]
-    assert said["people"]["reported"] > 300
+    assert said["best"] == said["decided"] == OPTIONS[2]
+    assert said["people"]["reported"] > BATCH  # how many more depends on the machine's speed
     assert (tmp_path / "report.html").stat().st_size < 100_000
 
 

@@ -5,6 +5,7 @@ The round ends as the terms say, the experiment goes on, and no secret outlives 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from tacit.aggregation.shuffler import ShuffleRole, ShufflerRound, wrap
 from tacit.aggregation.two_servers import RoundOutcome
 from tacit.aggregation.wire import HEADER_SIZE
 from tacit.client.trust_models import reporter
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.service.assignment import Assigned
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.service.trust_models.shuffler import RECEIVED
 from tacit.terms.parts import DISCRETE_LAPLACE, most_shared
 
@@ -55,8 +56,28 @@ def test_one_participant_who_spoils_its_shares_costs_a_round_and_not_the_experim
         said = one.helper.outcome(announced.identity)
         assert said[HEADER_SIZE + 1] == RoundOutcome.RELEASED, "nothing is refunded"
         stages = {row.identity: row.stage for row in one.coordinator.rounds(*Stage)}
-        assert stages.pop(announced.identity) is Stage.REFUSED
+        assert stages.pop(announced.identity) is Stage.ABORTED
         assert Stage.OPEN in stages.values(), "the experiment goes on"
+
+
+@pytest.mark.parametrize("model", ["two-servers", "shuffler", "local"])
+def test_spoilt_reports_open_no_rounds_before_their_time(tmp_path: Path, model: str) -> None:
+    """Strangers who filled rounds had them aborted and planned anew as fast as they could send."""
+    with deployed(small(model), tmp_path) as one:
+        asked = everybody(one)
+        spoilt: list[tuple[Assigned, Mapping[int, bytes]]] = []
+        for each in asked:
+            made = one.report(each, 0)
+            whole = {role: said[:60] + bytes(len(said) - 60) for role, said in made.items()}
+            spoilt.append((each, whole))
+        assert set(one.send(spoilt)) == {None}
+        before = len(one.coordinator.rounds(*Stage))
+        one.step(8)
+        rows = one.coordinator.rounds(*Stage)
+        assert [row.stage for row in rows] == [Stage.ABORTED] * before
+        one.clock.now = max(row.closes for row in rows)
+        one.step(3)
+        assert one.coordinator.rounds(Stage.OPEN)
 
 
 def test_a_masking_round_that_fills_early_waits_for_its_deadline(tmp_path: Path) -> None:
@@ -71,7 +92,7 @@ def test_a_masking_round_that_fills_early_waits_for_its_deadline(tmp_path: Path)
         one.clock.now += 900
         one.step()
         one.answer_stages()
-        assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.OPENED)) == len(asked)
+        assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.RELEASED)) == len(asked)
 
 
 def test_a_coordinator_that_claims_a_batch_too_early_gets_one_and_no_key_stays(
@@ -90,7 +111,7 @@ def test_a_coordinator_that_claims_a_batch_too_early_gets_one_and_no_key_stays(
             said = one.helper.outcome(identity)
             assert said[HEADER_SIZE + 1] == RoundOutcome.RELEASED
         one.step(3)
-        assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.OPENED)) == len(asked)
+        assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.RELEASED)) == len(asked)
 
 
 @pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se", "private-contextual"])
@@ -114,7 +135,7 @@ def test_no_round_and_no_terms_have_noise_that_a_device_draws_for_hours(
             assert most * terms.numbers(terms.context is not None) == 1 << 20
         one.pinned.check(replace(announced.offer(), total=most))
         for wide in (most + 1, most * 2**900):
-            with pytest.raises(Refusal, match="total noise of the round"):
+            with pytest.raises(Rejected, match="total noise of the round"):
                 one.pinned.check(replace(announced.offer(), total=wide))
         noise = replace(terms.noise, scale=most + 1, minimum=most + 1)
         with pytest.raises(TacitError, match=r"noise\.minimum"):

@@ -13,7 +13,8 @@ from tests.service.deployed import Deployed, definition_of, deployed
 from tests.service.test_faults import Fate, Killed, MortalRecords
 
 from tacit.service.assignment import Assigned, Ticket
-from tacit.service.store import Stage, Store
+from tacit.service.schema import Stage
+from tacit.service.store import Store
 
 MOST = 80  # more commits than a round has
 
@@ -96,7 +97,7 @@ def test_a_crash_at_every_commit_releases_each_round_once(
             fate.sentence(number, after)
             story = Story(one, fate)
             story.run()
-            rows = {row.identity: row for row in one.coordinator.rounds(Stage.OPENED)}
+            rows = {row.identity: row for row in one.coordinator.rounds(Stage.RELEASED)}
             mine = {one.identity(each) for each in story.asked}
             assert mine <= rows.keys()
             counted = sum(rows[identity].reports or 0 for identity in mine)

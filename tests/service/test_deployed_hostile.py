@@ -25,17 +25,18 @@ from tests.service.fronted import MODELS, Fronted, fronted, small
 from tacit.aggregation import ReportSlot
 from tacit.aggregation.masking_rounds import SLOWEST_STAGE, MaskingReports
 from tacit.aggregation.wire import Kind, header
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.exchange import Reply
 from tacit.client.trust_models import reporter
-from tacit.client.trust_models.masking import MaskingReporter, _answer
-from tacit.errors import Refusal
+from tacit.client.trust_models.masking import MaskingReporter, _answer, _key
+from tacit.errors import Rejected
 from tacit.records import RecordDirectory
-from tacit.service import store
+from tacit.service import schema
 from tacit.service.http.calls import new_call
 from tacit.service.http.stages import MOST_HELD
 from tacit.service.pending import PendingShares
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
+from tacit.service.store import Store
 
 REJECTED = (403, 409, 413, 422)
 OVER = (404, 410)
@@ -45,7 +46,7 @@ OVER = (404, 410)
 class Guest:
     """A device by hand: its slot, and what it sends to whom."""
 
-    running: Running
+    running: OpenParticipation
     sent: dict[int, bytes]
 
     @property
@@ -76,7 +77,7 @@ class Scene:
 
     def stored(self) -> int:
         """Reports that wait at all parties."""
-        count = sql.select(sql.func.count()).select_from(store.shares)
+        count = sql.select(sql.func.count()).select_from(schema.shares)
         found = 0
         for each in self.one.stores:
             with each.read() as transaction:
@@ -93,7 +94,7 @@ class Scene:
         """Devices answer the stages that are left; released reports by round."""
         self.one.answer_stages()
         self.one.step(2)
-        rows = self.one.coordinator.rounds(Stage.OPENED)
+        rows = self.one.coordinator.rounds(Stage.RELEASED)
         return {row.identity: row.reports or 0 for row in rows}
 
     def all_released(self) -> None:
@@ -165,7 +166,7 @@ def test_nothing_is_released_before_the_deadline_of_a_round_that_is_not_full(sce
     for guest in scene.guests[:-2]:
         scene.send(guest)
     scene.one.step(4)
-    early = {row.identity for row in scene.one.coordinator.rounds(Stage.OPENED, Stage.REFUSED)}
+    early = {row.identity for row in scene.one.coordinator.rounds(Stage.RELEASED, Stage.ABORTED)}
     waiting = {guest.running.identity for guest in scene.guests[-2:]}
     assert not early & waiting
     if scene.one.helper is not None and scene.one.link is not None:
@@ -215,7 +216,7 @@ def test_the_shuffler_forwards_one_batch_whatever_its_database_says(shuffled: Sc
         shutil.copy(file, file.with_suffix(file.suffix + ".copy"))
     one.clock.now += 200
     assert one.helper is not None
-    identities = [row.identity for row in one.helper.rounds(*store.LIVE)]
+    identities = [row.identity for row in one.helper.rounds(*schema.LIVE)]
     first = {identity: one.helper.exchange(identity, b"")[1] for identity in identities}
     assert all(first.values())
     one.down()
@@ -225,8 +226,8 @@ def test_the_shuffler_forwards_one_batch_whatever_its_database_says(shuffled: Sc
         file.rename(file.with_suffix(""))
     one.restart()
     with one.stores[1].begin() as transaction:
-        some = sql.select(store.shares.c.name).limit(2).scalar_subquery()
-        some_shares = sql.delete(store.shares).where(store.shares.c.name.in_(some))
+        some = sql.select(schema.shares.c.name).limit(2).scalar_subquery()
+        some_shares = sql.delete(schema.shares).where(schema.shares.c.name.in_(some))
         transaction.connection.change(some_shares, {})
     for identity in identities:
         assert one.helper is not None
@@ -239,7 +240,7 @@ def test_the_analyzer_takes_no_second_batch(
 ) -> None:
     one = shuffled.one
     shuffled.all_released()
-    before = {row.identity: row.total for row in one.coordinator.rounds(Stage.OPENED)}
+    before = {row.identity: row.total for row in one.coordinator.rounds(Stage.RELEASED)}
     assert one.link is not None
     asked: list[bytes] = []
 
@@ -250,7 +251,7 @@ def test_the_analyzer_takes_no_second_batch(
     monkeypatch.setattr(one.link, "exchange", again)
     one.step(3)
     assert not set(asked) & set(before)
-    after = {row.identity: row.total for row in one.coordinator.rounds(Stage.OPENED)}
+    after = {row.identity: row.total for row in one.coordinator.rounds(Stage.RELEASED)}
     assert after == before
 
 
@@ -267,7 +268,7 @@ def session_of(scene: Scene, guest: Guest) -> Any:
     """The masking client of a device."""
     found = reporter(scene.terms)
     assert isinstance(found, MaskingReporter)
-    return found._sessions[guest.running.identity, guest.running.slot.number]
+    return found._sessions[_key(guest.running)]
 
 
 def asked(scene: Scene, guest: Guest, after: int) -> bytes:
@@ -453,7 +454,7 @@ def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
     older.advance(table, one.clock.now)
     older.advance(table, one.clock.now + SLOWEST_STAGE + 1)  # the late one has dropped out
     address = session_of(masked, witness).client.address
-    fewer = older.next_message(address, 3, table, one.clock.now)
+    fewer = older.next_message(address, 3)
     assert said(masked, late, answers[late.running.slot, late.running.identity]) == 204
     one.step(2)
     everybody = asked(masked, witness, 3)
@@ -461,8 +462,20 @@ def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
     assert fewer
     revealed = _answer(session_of(masked, witness), everybody)
     assert _answer(session_of(masked, witness), everybody) == revealed
-    with pytest.raises(Refusal, match="it answers no request about dropouts"):
+    with pytest.raises(Rejected, match="it answers no request about dropouts"):
         _answer(session_of(masked, witness), fewer)
+
+
+def test_participants_of_a_process_who_were_given_one_slot_share_no_session(masked: Scene) -> None:
+    """The second one's client answered for the first, also after the second had withdrawn."""
+    first, model = masked.guests[0], reporter(masked.terms)
+    begun(masked)
+    own = session_of(masked, first)
+    other = replace(first.running, seed=bytes([1]) * 32)
+    model.encode(other)
+    assert session_of(masked, first) is own
+    model.forget(other)
+    assert sum(masked.released().values()) == len(masked.guests)
 
 
 def test_two_that_answer_at_once_for_a_device_skip_no_message(masked: Scene) -> None:
@@ -479,3 +492,16 @@ def test_two_that_answer_at_once_for_a_device_skip_no_message(masked: Scene) -> 
     later = [talk.send(Reply(said(masked, guest, answers[0].content))) for talk in both]
     assert {request.url.rsplit("/", 1)[1] for request in later} == {"1"}
     assert session_of(masked, guest).after == 1
+
+
+def test_the_helpers_published_signature_makes_nobody_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each repetition by anybody was a durable transaction that locked the experiment."""
+    with fronted(small("two-servers"), tmp_path) as one:
+        url = f"{ADDRESSES[0]}/experiments/{one.digest.hex()}"
+        _, published = one.request("GET", f"{url}/terms").json()["signatures"]
+        monkeypatch.setattr(Store, "begin", None)
+        answer = one.request("POST", f"{url}/cosignature", json={"signature": published})
+        assert answer.status_code == 204
+        monkeypatch.undo()

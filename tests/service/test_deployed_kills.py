@@ -27,8 +27,8 @@ from tacit.client import Acceptance, AsyncDevice, Ledger, Pins
 from tacit.client.exchange import Offline
 from tacit.errors import TacitError
 from tacit.service import definition_files
-from tacit.service.admin import Operated, publish, short_experiment
-from tacit.service.store import Stage
+from tacit.service.admin import PartyClient, publish_experiment, short_experiment
+from tacit.service.schema import Stage
 from tacit.signatures import public_key
 from tacit.terms import Terms
 
@@ -61,18 +61,18 @@ class Deployment:
     released: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     @property
-    def coordinator(self) -> Operated:
-        return Operated(self.members[0].url, TOKEN)
+    def coordinator(self) -> PartyClient:
+        return PartyClient(self.members[0].url, TOKEN)
 
     def publish(self, model: str) -> Terms:
         helper = other = None
         if len(self.members) > 1:
             told = self.members[1]
             other = (told.url, public_key(told.key))
-            helper = (Operated(told.url, TOKEN), told.key)
+            helper = (PartyClient(told.url, TOKEN), told.key)
         given = short_experiment(other, joining=JOINING.get(model, 6), margin=3, grace=120)
         text = definition_files.write(small(model, **given))
-        self.digest = publish(self.coordinator, text, helper)
+        self.digest = publish_experiment(self.coordinator, text, helper)
         return self.coordinator.terms(self.digest).terms
 
     def status(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Deployment:
 
         found: dict[str, Any] = wait_for(asked, LONGEST)
         for one in found["rounds"]:
-            if one["stage"] == Stage.OPENED and one["sums"] is not None:
+            if one["stage"] == Stage.RELEASED and one["sums"] is not None:
                 said = (one["sums"], one["reports"])
                 assert self.released.setdefault(one["round"], said) == said
         return found
@@ -152,7 +152,7 @@ class Deployment:
         for identity in {one.identity for one in self.taken}:
             of_round = [one for one in self.taken if one.identity == identity]
             acknowledged = sum(one.acknowledged for one in of_round)
-            if rounds[identity]["stage"] == Stage.OPENED and terms.kind != "masking":
+            if rounds[identity]["stage"] == Stage.RELEASED and terms.kind != "masking":
                 assert acknowledged <= rounds[identity]["reports"] <= rounds[identity]["given"]
         for one in self.taken:
             assert one.spent in (0, terms.cost), "charged once, or refunded"
@@ -170,7 +170,7 @@ class Deployment:
 
     @staticmethod
     def aborted(rounds: dict[bytes, Any], one: Taken) -> bool:
-        return bool(rounds[one.identity]["stage"] == Stage.REFUSED)
+        return bool(rounds[one.identity]["stage"] == Stage.ABORTED)
 
 
 @contextmanager

@@ -36,14 +36,14 @@ from tests.service.parties import (
 
 from tacit.aggregation import Collector
 from tacit.aggregation.round_state import PartyRoundState
-from tacit.client import AsyncDevice, Device, Ledger, Offline, Pins, Unagreed
+from tacit.client import AsyncDevice, Device, Ledger, LedgerError, Offline, Pins, Unagreed
 from tacit.client.device import MOST_ABORTED, UNASKED
 from tacit.client.exchange import Reply
 from tacit.client.invitations import encoded, without_secret
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.records import MemoryRecords
 from tacit.signatures import public_key
-from tacit.terms import Answer, Noise, Promise, in_words
+from tacit.terms import Answer, Noise, StatedGuarantee, in_words
 
 
 def down(*addresses: str) -> httpx.Response:
@@ -505,7 +505,7 @@ def test_of_two_that_join_at_once_the_first_reply_counts(
     parties.open(option=1)
     devices = parties.device(ledger), parties.device(Ledger(ledger.path), seed=1)
     devices[0].terms(parties.experiment)
-    first, late = (device.joining(parties.experiment) for device in devices)
+    first, late = (device.join_round(parties.experiment) for device in devices)
     given = []
     for talk, wanted in zip((first, late), asked, strict=True):
         parties.asked = wanted
@@ -526,7 +526,7 @@ def test_of_two_that_join_at_once_the_first_reply_counts(
 # Refunds
 
 
-def refused_round(parties: Parties, device: Device) -> Open:
+def rejected_round(parties: Parties, device: Device) -> Open:
     """A round that is rejected because too few came."""
     released = parties.open(minimum=2)
     assert device.join(parties.experiment).asked
@@ -538,7 +538,7 @@ def refused_round(parties: Parties, device: Device) -> Open:
 def test_a_round_that_both_servers_rejected_is_given_back() -> None:
     parties = Parties()
     device = parties.device()
-    refused_round(parties, device)
+    rejected_round(parties, device)
     assert device.ledger.spent == Fraction(1, 2)
     device.wait_and_report(outcomes=True)
     assert device.ledger.spent == 0
@@ -549,7 +549,7 @@ def test_a_round_that_both_servers_rejected_is_given_back() -> None:
 def test_one_servers_rejection_gives_nothing_back(role: int) -> None:
     parties = Parties()
     device = parties.device()
-    refused_round(parties, device)
+    rejected_round(parties, device)
     parties.fail = lambda request: (
         down() if str(request.url).startswith(ADDRESSES[1 - role]) else None
     )
@@ -561,7 +561,7 @@ def test_one_servers_rejection_twice_or_a_forged_one_gives_nothing_back() -> Non
     for spoilt in (False, True):
         parties = Parties()
         device = parties.device()
-        released = refused_round(parties, device)
+        released = rejected_round(parties, device)
         parties.finish(released)
         said = released.servers[0].outcome()
         if spoilt:
@@ -578,7 +578,7 @@ def test_what_is_no_outcome_of_a_server_is_no_answer_and_it_is_asked_again(unkno
     """Neither the other server's rejection, nor that the server knows nothing of the round."""
     parties = Parties()
     device = parties.device()
-    released = refused_round(parties, device)
+    released = rejected_round(parties, device)
     parties.finish(released)
     nothing = PartyRoundState(MemoryRecords(), b"", released.round.identity)
     said = nothing.outcome(released.round, 0, KEYS[0])
@@ -612,31 +612,31 @@ def test_in_an_opened_round_the_charge_stays_though_the_report_never_arrived() -
 
 
 def test_a_device_joins_no_more_than_three_rejected_rounds() -> None:
-    parties = Parties(terms(promise=Promise(Fraction(8), participations=16)))
+    parties = Parties(terms(guarantee=StatedGuarantee(Fraction(8), participations=16)))
     device = parties.device()
     for _ in range(MOST_ABORTED):
-        refused_round(parties, device)
+        rejected_round(parties, device)
         device.wait_and_report(outcomes=True)
     parties.open()
     requests = len(parties.trace)
-    with pytest.raises(Refusal, match="unresolved rounds is 3: must be below 3"):
+    with pytest.raises(Rejected, match="unresolved rounds is 3: must be below 3"):
         device.join(parties.experiment)
     assert len(parties.trace) == requests
 
 
 def test_withheld_outcomes_get_a_device_into_no_more_rounds_than_rejections() -> None:
-    parties = Parties(terms(promise=Promise(Fraction(8), participations=16)))
+    parties = Parties(terms(guarantee=StatedGuarantee(Fraction(8), participations=16)))
     parties.fail = lambda request: down() if request.url.path.endswith("outcome") else None
     device = parties.device()
     for _ in range(MOST_ABORTED):
-        refused_round(parties, device)
+        rejected_round(parties, device)
     parties.open()
-    with pytest.raises(Refusal, match="unresolved rounds is 3"):
+    with pytest.raises(Rejected, match="unresolved rounds is 3"):
         device.join(parties.experiment)
     parties.fail = lambda _: None
     device.wait_and_report(outcomes=True)
     assert {one.outcome for one in device.status()} == {"refused"}
-    with pytest.raises(Refusal, match="unresolved rounds is 3: must be below 3"):
+    with pytest.raises(Rejected, match="unresolved rounds is 3: must be below 3"):
         device.join(parties.experiment)
 
 
@@ -697,7 +697,9 @@ def test_successors_with_the_same_question_are_followed_and_share_the_account() 
     released = parties.open()
     device.join(first)
     device.wait_and_report()
-    parties.succeed(terms(predecessor=first, promise=Promise(Fraction(3, 4)), admission="open"))
+    parties.succeed(
+        terms(predecessor=first, guarantee=StatedGuarantee(Fraction(3, 4)), admission="open")
+    )
     parties.open()
     parties.clock.now = released.round.binding.closes + 3600.0
     given = device.join(first)
@@ -733,7 +735,7 @@ def test_a_device_learns_of_successors_when_slots_are_given_out_under_others() -
     first = parties.experiment
     device = parties.device()
     device.terms(first)
-    parties.succeed(terms(predecessor=first, promise=Promise(Fraction(1, 2))))
+    parties.succeed(terms(predecessor=first, guarantee=StatedGuarantee(Fraction(1, 2))))
     parties.open(option=1)
     parties.fail = lambda request: (
         httpx.Response(409, json={"error": "these terms have been succeeded by others"})
@@ -749,7 +751,7 @@ def test_a_coordinator_that_always_says_succeeded_is_asked_once() -> None:
     parties = Parties()
     device = parties.device()
     parties.fail = lambda request: httpx.Response(409) if request.method == "POST" else None
-    with pytest.raises(Refusal, match="the coordinator rejects"):
+    with pytest.raises(Rejected, match="the coordinator rejects"):
         device.join(parties.experiment)
     assert len(parties.trace) == 5
 
@@ -773,7 +775,7 @@ def test_a_changed_purpose_or_organisation_is_shown_again() -> None:
 
 
 def test_when_all_is_spent_and_the_experiment_has_ended_the_best_option_is_given() -> None:
-    parties = Parties(terms(promise=Promise(Fraction(1, 2))))
+    parties = Parties(terms(guarantee=StatedGuarantee(Fraction(1, 2))))
     device = parties.device()
     released = parties.open(option=1)
     assert device.join(parties.experiment).option == "Hi"
@@ -817,13 +819,13 @@ def test_the_invitation_goes_to_both_servers_and_its_secret_to_the_helper_only()
     parties = Parties(terms(admission="invitation", issuer=public_key(KEYS[3])))
     parties.open()
     device = parties.device()
-    with pytest.raises(Refusal, match="by invitation"):
+    with pytest.raises(Rejected, match="by invitation"):
         device.join(parties.experiment)
-    with pytest.raises(Refusal, match="ASCII"):
+    with pytest.raises(Rejected, match="ASCII"):
         device.join(parties.experiment, "nö\n")
     ticket = encoded(bytes(range(80)))
     for malformed in (f"{ticket} ", f" {ticket}", f"{ticket}=", ticket[:-1], f"<{ticket}>"):
-        with pytest.raises(Refusal, match="Copy it again"):
+        with pytest.raises(Rejected, match="Copy it again"):
             device.join(parties.experiment, malformed)
     assert all(seen.method == "GET" for seen in parties.trace)
     shown = without_secret(ticket)
@@ -918,6 +920,27 @@ def test_pins_are_checked_when_they_are_made() -> None:
     for wrong in ("", "ab", "zz" * 32, PINS.helper + "00", " " + PINS.helper[1:]):
         with pytest.raises(TacitError, match="hexadecimal"):
             Pins(ADDRESSES[0], PINS.coordinator, wrong)
+    for wrong in ("coordinator.example", "127.0.0.1:8700", ""):
+        with pytest.raises(TacitError, match=r"address is '.*': must be a URL that begins with"):
+            Pins(wrong, PINS.coordinator, PINS.helper)
+
+
+@pytest.mark.parametrize("kind", [Device, AsyncDevice])
+def test_a_device_rejects_arguments_of_other_types_at_once(kind: type, tmp_path: Path) -> None:
+    path = tmp_path / "me.db"
+    for ledger in (str(path), path, PINS):
+        with pytest.raises(TacitError, match=r"ledger is .*: must be of type Ledger. Give"):
+            kind(ledger, PINS)
+    assert not path.exists()
+    with pytest.raises(TacitError, match=r"pins is \{.*: must be of type Pins. Give Pins"):
+        kind(Ledger(":memory:"), {"address": ADDRESSES[0]})
+    with pytest.raises(TacitError, match="accept is True: must be of type Acceptance"):
+        kind(Ledger(":memory:"), PINS, accept=True)
+
+
+def test_a_ledger_in_no_directory_says_what_to_create(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"No such file or .*create its directory"):
+        Ledger(tmp_path / "data" / "me.db")
 
 
 def test_an_experiment_is_named_by_its_whole_digest(tmp_path: Path) -> None:
@@ -934,7 +957,7 @@ def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
     parties.device(ledger).terms(parties.experiment)
     assert PINS.helper is not None
     other = Pins(ADDRESSES[0], PINS.helper, PINS.coordinator)
-    with pytest.raises(Refusal, match="must be the pinned key"):
+    with pytest.raises(Rejected, match="must be the pinned key"):
         parties.device(ledger, other).join(parties.experiment)
     assert all(seen.method == "GET" for seen in parties.trace)
 
@@ -958,7 +981,7 @@ def test_the_last_second_of_joining_counts_by_the_devices_clock(late: float, tak
     if taken:
         assert device.join(parties.experiment).asked
     else:
-        with pytest.raises(Refusal, match="clocks"):
+        with pytest.raises(Rejected, match="clocks"):
             device.join(parties.experiment)
 
 

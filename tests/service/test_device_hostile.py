@@ -18,9 +18,9 @@ from tacit.aggregation.wire import pack_fraction
 from tacit.client import Device, Ledger, Pins
 from tacit.client.device import NONCE_SIZE
 from tacit.client.published_terms import REFRESH
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.signatures import public_key
-from tacit.terms import REHEARSED, Aggregation, Noise, Party, Promise, Terms
+from tacit.terms import REHEARSED, Aggregation, Noise, Party, StatedGuarantee, Terms
 
 
 class Watched:
@@ -41,7 +41,7 @@ class Watched:
         self.drawn.append(size)
         return bytes(size)
 
-    def assert_refuses(self, match: str, requests: int) -> None:
+    def assert_rejects(self, match: str, requests: int) -> None:
         with pytest.raises(TacitError, match=match):
             self.device.join(self.parties.experiment)
         assert set(self.drawn) <= {NONCE_SIZE}  # which says nothing but that somebody asks
@@ -82,8 +82,8 @@ def foreign() -> tuple[Party, ...]:
 @pytest.mark.parametrize("role", [0, 1])
 def test_other_terms_than_those_asked_for_are_rejected(ledger: Ledger, role: int) -> None:
     parties = Parties()
-    shown(parties, terms(promise=Promise(Fraction(9))), role)
-    Watched(parties, ledger).assert_refuses("digest of the terms of", 1 + role)
+    shown(parties, terms(guarantee=StatedGuarantee(Fraction(9))), role)
+    Watched(parties, ledger).assert_rejects("digest of the terms of", 1 + role)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
@@ -91,7 +91,7 @@ def test_terms_under_other_keys_than_pinned_are_rejected_before_the_helper_is_as
     ledger: Ledger,
 ) -> None:
     parties = Parties(terms(parties=foreign()))
-    Watched(parties, ledger).assert_refuses("must be the pinned key", 1)
+    Watched(parties, ledger).assert_rejects("must be the pinned key", 1)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
@@ -101,21 +101,21 @@ def test_terms_that_one_party_did_not_sign_are_rejected(ledger: Ledger) -> None:
     for signatures in ([own[0], own[0]], own[:1], [], own[::-1], "no", [1, 2], ["zz", "zz"]):
         parties = Parties()
         shown(parties, parties.pinned.terms, signatures=signatures)
-        Watched(parties, ledger).assert_refuses("sign|list|hexadecimal", 1)
+        Watched(parties, ledger).assert_rejects("sign|list|hexadecimal", 1)
 
 
 def test_a_server_that_does_not_know_the_terms_is_rejected(ledger: Ledger) -> None:
     for role in (0, 1):
         parties = Parties()
         del parties.copies[role][parties.experiment]
-        Watched(parties, ledger).assert_refuses("not known here", 1 + role)
+        Watched(parties, ledger).assert_rejects("not known here", 1 + role)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"promise": Promise(Fraction(2), participations=2)},
-        {"promise": Promise(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
+        {"guarantee": StatedGuarantee(Fraction(2), participations=2)},
+        {"guarantee": StatedGuarantee(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
         {"noise": Noise(Fraction(4)), "aggregation": Aggregation(1), "answer": "window"},
     ],
 )
@@ -128,7 +128,7 @@ def test_weaker_successors_are_rejected_and_not_kept(
     first = parties.experiment
     parties.succeed(terms(predecessor=first, **change))
     watched = Watched(parties, ledger)
-    with pytest.raises(Refusal, match="successor terms"):
+    with pytest.raises(Rejected, match="successor terms"):
         watched.device.join(first)
     assert rows(ledger, "SELECT * FROM terms") == []
 
@@ -137,7 +137,7 @@ def test_a_successor_that_one_old_key_did_not_approve_is_rejected(ledger: Ledger
     parties = Parties()
     first = parties.experiment
     parties.succeed(terms(predecessor=first, parties=foreign()), (KEYS[0], KEYS[2]))
-    with pytest.raises(Refusal, match="did not sign this successor"):
+    with pytest.raises(Rejected, match="did not sign this successor"):
         Watched(parties, ledger).device.join(first)
     assert rows(ledger, "SELECT * FROM terms") == []
 
@@ -150,12 +150,12 @@ def test_terms_that_another_app_pinned_are_not_followed_without_approval(ledger:
     device = parties.device(ledger)
     device.terms(parties.experiment)
     other, theirs = others_naming(parties, ledger)
-    with pytest.raises(Refusal, match="of other parties: must be of the same ones"):
+    with pytest.raises(Rejected, match="of other parties: must be of the same ones"):
         theirs.terms(other.experiment)
     shown = device.terms(parties.experiment).terms
     assert shown.digest == parties.experiment
     assert device.known_terms(parties.experiment) == shown
-    assert limit(ledger, parties) == shown.promise.epsilon
+    assert limit(ledger, parties) == shown.guarantee.epsilon
     assert ledger.known(other.experiment) is None
 
 
@@ -164,10 +164,10 @@ def test_terms_of_others_lower_no_limit_by_naming_terms_in_advance(ledger: Ledge
     other, theirs = others_naming(parties, ledger)
     theirs.terms(other.experiment)
     parties.device(ledger).terms(parties.experiment)
-    assert limit(ledger, parties) == parties.pinned.terms.promise.epsilon
+    assert limit(ledger, parties) == parties.pinned.terms.guarantee.epsilon
     assert limit(ledger, other) == Fraction(1, 100)
     parties.clock.now += 2 * REFRESH
-    with pytest.raises(Refusal, match="of other parties: must be of the same ones"):
+    with pytest.raises(Rejected, match="of other parties: must be of the same ones"):
         theirs.terms(other.experiment)
 
 
@@ -178,14 +178,14 @@ def test_terms_that_name_the_same_ones_as_others_share_no_limits_with_them(ledge
     theirs.terms(other.experiment)
     after = Parties(terms(predecessor=first.experiment, question="Which one?"), first.clock)
     after.device(ledger).terms(after.experiment)
-    assert limit(ledger, after) == first.pinned.terms.promise.epsilon
+    assert limit(ledger, after) == first.pinned.terms.guarantee.epsilon
     assert limit(ledger, other) == Fraction(1, 100)
 
 
 def others_naming(parties: Parties, ledger: Ledger) -> tuple[Parties, Device]:
     """Other parties with a tiny ε, who name the experiment as preceding their own."""
-    tiny = Promise(Fraction(1, 100))
-    about: dict[str, Any] = {"promise": tiny, "noise": Noise(Fraction(200))}
+    tiny = StatedGuarantee(Fraction(1, 100))
+    about: dict[str, Any] = {"guarantee": tiny, "noise": Noise(Fraction(200))}
     made = terms(predecessor=parties.experiment, parties=foreign(), **about)
     other = Parties(made, parties.clock)
     keys = [public_key(key).hex() for key in KEYS[2:4]]
@@ -209,7 +209,7 @@ def test_a_slot_that_comes_after_the_participant_left_is_not_kept(ledger: Ledger
         return reply
 
     parties.given = leaves
-    with pytest.raises(Refusal, match="has left the experiment"):
+    with pytest.raises(Rejected, match="has left the experiment"):
         device.join(parties.experiment)
     assert rows(ledger, "SELECT * FROM rounds") == []
     assert device.run_due() is None
@@ -222,29 +222,29 @@ def test_two_successors_of_the_same_terms_are_rejected(ledger: Ledger) -> None:
     kept = dict(parties.copies[0][first])
     parties.succeed(terms(predecessor=first, question="Which other?"))
     parties.copies[0][first] = kept
-    with pytest.raises(Refusal, match="different successors"):
+    with pytest.raises(Rejected, match="different successors"):
         Watched(parties, ledger).device.join(first)
 
 
-def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_known(
+def test_a_weaker_successor_named_by_the_app_is_rejected_where_the_old_terms_are_known(
     ledger: Ledger,
 ) -> None:
     parties = Parties()
     watched = Watched(parties, ledger)
     watched.device.terms(parties.experiment)
-    parties.succeed(terms(predecessor=parties.experiment, promise=Promise(Fraction(2))))
-    with pytest.raises(Refusal, match="epsilon of successor terms"):
+    parties.succeed(terms(predecessor=parties.experiment, guarantee=StatedGuarantee(Fraction(2))))
+    with pytest.raises(Rejected, match="epsilon of successor terms"):
         watched.device.join(parties.experiment)
 
 
 def test_terms_of_another_middle_are_rejected(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
-    Watched(parties, ledger).assert_refuses("must be other-server", 1)
+    Watched(parties, ledger).assert_rejects("must be other-server", 1)
 
 
 def test_terms_of_rehearsals_are_rejected(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices", REHEARSED)))
-    Watched(parties, ledger).assert_refuses("noise.distribution is 'rehearsed'", 1)
+    Watched(parties, ledger).assert_rejects("noise.distribution is 'rehearsed'", 1)
 
 
 # Rounds
@@ -348,7 +348,7 @@ def test_a_round_that_is_not_as_guaranteed_is_rejected(ledger: Ledger, name: str
     parties = Parties(terms(aggregation=Aggregation(3)))
     released = parties.open()
     parties.given = lambda reply: change(parties, released, reply)
-    Watched(parties, ledger).assert_refuses(match, 3)
+    Watched(parties, ledger).assert_rejects(match, 3)
 
 
 # What the pinned terms say of a round. It is checked twice: where an announcement is accepted, and
@@ -372,7 +372,7 @@ def offered(name: str) -> tuple[Parties, dict[str, Any], str]:
 @pytest.mark.parametrize("name", WEAKER)
 def test_a_round_that_is_weaker_than_the_terms_is_not_accepted(name: str) -> None:
     parties, reply, match = offered(name)
-    with pytest.raises(Refusal, match=match):
+    with pytest.raises(Rejected, match=match):
         accept(TwoServerRound, parties.pinned, bytes.fromhex(reply["announcement"]))
 
 
@@ -387,7 +387,7 @@ def test_a_device_checks_a_round_against_the_terms_before_it_joins(
         "tacit.client.trust_models.contract.accept",
         lambda kind, _pinned, message: kind.decode(message[:-128]),
     )
-    Watched(parties, ledger).assert_refuses(match, 3)
+    Watched(parties, ledger).assert_rejects(match, 3)
 
 
 def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
@@ -406,7 +406,7 @@ def test_a_minimum_batch_that_is_too_small_is_rejected(ledger: Ledger) -> None:
     released = parties.open()
     give = altered(lambda round_: replace(round_, minimum=2))
     parties.given = lambda reply: give(parties, released, reply)
-    Watched(parties, ledger).assert_refuses("the minimum batch size of 3", 3)
+    Watched(parties, ledger).assert_rejects("the minimum batch size of 3", 3)
 
 
 def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
@@ -435,7 +435,7 @@ def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
     copy = Ledger(":memory:")
     copy.merge(ledger.export())
     other = Fresh(parties, copy)
-    with pytest.raises(Refusal, match="number of participations is 2: must be below 2"):
+    with pytest.raises(Rejected, match="number of participations is 2: must be below 2"):
         other.device.join(parties.experiment)
     assert other.drawn == []
 
@@ -445,16 +445,16 @@ def test_terms_of_version_2_are_rejected_with_what_to_do(ledger: Ledger) -> None
     old = parties.pinned.terms.encode().decode().replace('"version":3', '"version":2')
     for copies in parties.copies:
         copies[parties.experiment]["terms"] = old
-    Watched(parties, ledger).assert_refuses("is 2: must be 3. Publish the experiment anew", 1)
+    Watched(parties, ledger).assert_rejects("is 2: must be 3. Publish the experiment anew", 1)
 
 
 def test_a_round_of_another_experiment_is_rejected(ledger: Ledger) -> None:
-    other = Parties(terms(question="Which other?", promise=Promise(Fraction(9))))
+    other = Parties(terms(question="Which other?", guarantee=StatedGuarantee(Fraction(9))))
     released = other.open()
     parties = Parties()
     parties.open()
     parties.given = lambda reply: reply | {"announcement": released.announcement.hex()}
-    Watched(parties, ledger).assert_refuses("terms of the round", 3)
+    Watched(parties, ledger).assert_rejects("terms of the round", 3)
 
 
 def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
@@ -465,7 +465,7 @@ def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
     before, drawn = rows(ledger, "SELECT * FROM rounds"), len(watched.drawn)
     ledger._db.execute("UPDATE lineages SET until = 0")  # as if it did not stick
     parties.nonces.clear()
-    with pytest.raises(Refusal, match="once in a round"):
+    with pytest.raises(Rejected, match="once in a round"):
         watched.device.join(parties.experiment)
     assert rows(ledger, "SELECT * FROM rounds") == before
     assert watched.drawn[drawn:] == [NONCE_SIZE]
@@ -480,11 +480,11 @@ def test_an_announcement_of_yesterday_is_rejected(ledger: Ledger) -> None:
     before = rows(ledger, "SELECT * FROM rounds")
     replayed, parties.asked = next(iter(parties.nonces.values())), False
     parties.given = lambda _: replayed
-    with pytest.raises(Refusal, match="time of this device"):
+    with pytest.raises(Rejected, match="time of this device"):
         device.join(parties.experiment)
     parties.clock.now = released.round.assigned_until - 1.0  # also with a clock that goes back
     ledger._db.execute("UPDATE lineages SET until = 0")
-    with pytest.raises(Refusal, match="once in a round"):
+    with pytest.raises(Rejected, match="once in a round"):
         device.join(parties.experiment)
     assert rows(ledger, "SELECT * FROM rounds") == before
 
@@ -501,7 +501,7 @@ def test_a_coordinator_that_opens_many_rounds_gets_what_was_guaranteed_and_no_mo
         parties.clock.now = float(released.round.binding.closes)
         parties.finish(released)
     assert len([seen for seen in parties.trace if seen.method == "PUT"]) == 4
-    assert ledger.spent == terms().promise.epsilon
+    assert ledger.spent == terms().guarantee.epsilon
 
 
 def test_the_participants_own_limit_holds_over_all_experiments(ledger: Ledger) -> None:
@@ -510,7 +510,7 @@ def test_the_participants_own_limit_holds_over_all_experiments(ledger: Ledger) -
     for parties in (first, second):
         parties.open()
     first.device(ledger).join(first.experiment)
-    with pytest.raises(Refusal, match="own limit"):
+    with pytest.raises(Rejected, match="own limit"):
         second.device(ledger).join(second.experiment)
     assert all(seen.method == "GET" for seen in second.trace)
 
@@ -533,4 +533,4 @@ def test_a_limit_that_falls_after_joining_keeps_the_report_back(ledger: Ledger) 
 def test_nonsense_is_rejected_or_waited_out(ledger: Ledger, status: int, content: bytes) -> None:
     parties = Parties()
     parties.fail = lambda _: httpx.Response(status, content=content)
-    Watched(parties, ledger).assert_refuses("coordinator", 1)
+    Watched(parties, ledger).assert_rejects("coordinator", 1)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.client.levels import level, levels_of, nothing_happened
+from tacit.client.levels import default_levels, levels_of, round_to_level
 from tacit.errors import TacitError
 from tacit.terms import Answer
 
@@ -29,7 +29,7 @@ def test_a_level_is_one_of_the_two_beside_the_value(
     low: Fraction, width: Fraction, levels: int, part: Fraction
 ) -> None:
     answer = Answer("", levels=levels, low=low, high=low + width)
-    found = level(answer, low + width * part)
+    found = round_to_level(answer, low + width * part)
     assert found in {math.floor(part * levels), math.ceil(part * levels)}
 
 
@@ -37,22 +37,25 @@ def test_a_level_is_one_of_the_two_beside_the_value(
 def test_the_mean_is_exact_over_all_words_that_can_be_drawn(numerator: int) -> None:
     """With a denominator of 8 the draw depends on the last three bits alone."""
     words = [partial(int.to_bytes, end, byteorder="big") for end in range(8)]
-    drawn = [level(Answer("", levels=3), Fraction(numerator, 24), word) for word in words]
+    drawn = [round_to_level(Answer("", levels=3), Fraction(numerator, 24), word) for word in words]
     assert Fraction(sum(drawn), 8) == Fraction(numerator, 8)
 
 
 def test_the_operating_systems_draws_follow_the_value() -> None:
     """3000 draws of 0.3 of 7 levels; false-alarm rate 1e-6."""
     answer = Answer("", levels=7, high=Fraction(10))
-    counts = Counter(level(answer, Fraction(3)) for _ in range(3000))
+    counts = Counter(round_to_level(answer, Fraction(3)) for _ in range(3000))
     assert set(counts) == {2, 3}
     assert stats.binomtest(counts[3], 3000, 0.1).pvalue > FALSE_ALARM
 
 
 def test_floats_stand_for_the_number_that_they_are() -> None:
-    assert level(Answer("", levels=10), 0.5) == 5
-    assert level(Answer("", levels=1 << 20), 2.0**-20) == 1
-    assert {level(Answer("", levels=1), True), level(Answer("", levels=1), False)} == {0, 1}
+    assert round_to_level(Answer("", levels=10), 0.5) == 5
+    assert round_to_level(Answer("", levels=1 << 20), 2.0**-20) == 1
+    assert {
+        round_to_level(Answer("", levels=1), True),
+        round_to_level(Answer("", levels=1), False),
+    } == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -62,8 +65,8 @@ def test_nothing_recorded_is_zero_or_what_is_nearest(
     low: int, high: int, expected: set[int]
 ) -> None:
     answer = Answer("", ("one", "other"), 4, low=Fraction(low), high=Fraction(high))
-    assert set(nothing_happened(answer)) == expected
-    assert len(nothing_happened(answer)) == 2
+    assert set(default_levels(answer)) == expected
+    assert len(default_levels(answer)) == 2
 
 
 def test_several_metrics_need_their_names() -> None:

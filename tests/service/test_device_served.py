@@ -22,7 +22,7 @@ from tacit.aggregation import TwoServerRound, announce
 from tacit.aggregation.announcements import endorse
 from tacit.client import AsyncDevice, Device, Ledger, Pins
 from tacit.client.openfeature import Flag, TacitProvider
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.service import invitations
 from tacit.service.timing import Timing
 from tacit.terms import Aggregation, Answer
@@ -112,6 +112,7 @@ def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger
     assert ledger.spent == 0
 
 
+@pytest.mark.extended
 def test_a_device_comes_back_after_a_crash_and_sends_what_it_encrypted(
     both: Threads, tmp_path: Path
 ) -> None:
@@ -151,9 +152,9 @@ def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
     digest, mine = begin(both, "Is it pinned?"), pins(both)
     assert mine.helper is not None
     with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
-        with pytest.raises(Refusal, match="must be the pinned key"):
+        with pytest.raises(Rejected, match="must be the pinned key"):
             device.join(digest)
-        with pytest.raises(Refusal, match="is unknown here"):
+        with pytest.raises(Rejected, match="is unknown here"):
             device.join(bytes(32))
 
 
@@ -166,7 +167,7 @@ def test_an_invited_participant_takes_part_and_another_does_not(both: Threads) -
         assert all(half.sent for half in device.status()[0].shares), device.status()
     for wrong in ("made-up", ticket[:-1] + ("A" if ticket[-1] != "A" else "B")):
         device = Device(Ledger(":memory:"), pins(both))
-        with device, pytest.raises(Refusal, match="invitation"):
+        with device, pytest.raises(Rejected, match="invitation"):
             device.join(digest, wrong)
 
 
@@ -213,7 +214,7 @@ def test_a_round_that_is_weaker_than_the_terms_is_rejected_over_http(both: Threa
     for reason, change in WEAKER.items():
         ledger = Ledger(":memory:")
         with Altering(both, change) as way, Device(ledger, pins(both), http=way) as device:
-            with pytest.raises(Refusal, match=reason):
+            with pytest.raises(Rejected, match=reason):
                 device.join(digest)
             assert not device.status()
             assert ledger.spent == 0

@@ -23,11 +23,11 @@ from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.shuffler import BIT, ShufflerRound
 from tacit.aggregation.two_servers import RoundOutcome
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.trust_models import local, masking, shuffler
 from tacit.client.trust_models import reporter as reporter_of
 from tacit.client.trust_models.contract import Reporter
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.sampling.certificates import PureShuffleParameters, lookup
 from tacit.sampling.draws import ones
 from tacit.service.assignment import Assigned
@@ -49,7 +49,7 @@ def noting(module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch) -> No
     return calls
 
 
-def running_of(one: Deployed, assigned: Assigned, *levels: int) -> Running:
+def running_of(one: Deployed, assigned: Assigned, *levels: int) -> OpenParticipation:
     one.report(assigned, *levels)
     return one.running[-1]
 
@@ -133,14 +133,14 @@ def test_shuffled_bits_have_the_announced_noise_bits(
         assert both.offer().parts == found.offer().parts == parts, "messages of one metric"
         fewer = replace(found, noise=SharedNoise(found.slots, found.noise.total))
         engine: Any = one.coordinator.engine(one.digest)
-        with pytest.raises(Refusal, match="share divisor of the round"):
+        with pytest.raises(Rejected, match="share divisor of the round"):
             engine._signed(fewer)
 
 
 def test_a_device_takes_part_under_no_view_that_it_cannot_verify() -> None:
     """Between two servers devices leave the noise to the servers."""
     shared = Setting(TrustModel.TWO_SERVERS, "discrete-laplace").terms(Fraction(10))
-    with pytest.raises(Refusal, match="view is opened-sum: must be"):
+    with pytest.raises(Rejected, match="view is opened-sum: must be"):
         reporter_of(shared).check_terms(shared)
     served = Setting(TrustModel.TWO_SERVERS, "discrete-laplace", "servers").terms(Fraction(10))
     reporter_of(served).check_terms(served)
@@ -227,7 +227,7 @@ def test_messages_through_a_shuffler_are_no_wider_than_their_numbers(
         reporter = shuffler.ShufflerReporter()
         wide = replace(described(reporter, one, slot), size=2)
         monkeypatch.setattr(shuffler, "accept", lambda *_: wide)
-        with pytest.raises(Refusal, match="size of a message is 2: must be 1 bytes"):
+        with pytest.raises(Rejected, match="size of a message is 2: must be 1 bytes"):
             reporter.announced(one.pinned, slot.announcement)
 
 

@@ -13,7 +13,7 @@ from tests.samples import same_distribution
 from tests.service.parties import ADDRESSES, JOINING, MARGIN, START, Parties, Seen, terms
 
 from tacit.client import Device, Ledger
-from tacit.client.report_schedule import Attempt, Pace
+from tacit.client.report_schedule import Attempt, RequestSchedule
 from tacit.terms import Answer, Noise
 
 FALSE_ALARM = 1e-6
@@ -185,7 +185,7 @@ def test_the_time_of_sending_is_known_when_joining_and_kept() -> None:
 
 def test_sending_times_are_uniform_over_half_the_margin() -> None:
     """2000 seeds; false-alarm rate 1e-6."""
-    draws = [_pace(number).sends - START - 60 for number in range(2000)]
+    draws = [_pace(number).first_send - START - 60 for number in range(2000)]
     even = [(number + 0.5) / 2000 * MARGIN / 2 for number in range(2000)]
     assert same_distribution(draws, even) > FALSE_ALARM
     assert 0 <= min(draws) <= max(draws) < MARGIN / 2
@@ -193,10 +193,12 @@ def test_sending_times_are_uniform_over_half_the_margin() -> None:
 
 def test_the_two_servers_are_tried_again_at_times_of_their_own() -> None:
     pace = _pace(7)
-    first, second = (pace.next(Attempt.REPORT, role, 1, START) for role in (0, 1))
+    first, second = (pace.next_attempt(Attempt.REPORT, role, 1, START) for role in (0, 1))
     assert first != second
     assert (
-        pace.next(Attempt.REPORT, 0, 0, 0.0) == pace.next(Attempt.REPORT, 1, 0, 0.0) == pace.sends
+        pace.next_attempt(Attempt.REPORT, 0, 0, 0.0)
+        == pace.next_attempt(Attempt.REPORT, 1, 0, 0.0)
+        == pace.first_send
     )
 
 
@@ -225,6 +227,6 @@ def test_joining_recording_and_asking_again_cause_no_request_but_joining(ledger:
     assert len(parties.trace) == requests
 
 
-def _pace(number: int) -> Pace:
+def _pace(number: int) -> RequestSchedule:
     closes = int(START) + JOINING + 60 + MARGIN
-    return Pace(random.Random(number).randbytes(32), START, 60, closes, MARGIN)
+    return RequestSchedule(random.Random(number).randbytes(32), START, 60, closes, MARGIN)

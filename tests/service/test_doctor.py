@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.commands import Command, refused
+from tests.cli.commands import Command, rejected
 from tests.cli.conftest import command as command
 from tests.service.pairs import experiment_of
 from tests.service.served import TIMING, Threads, member, running, served
@@ -96,6 +96,7 @@ def test_metrics_that_anyone_can_read_are_a_warning_unless_intended(both: Thread
     assert states(found, both.urls[0])["metrics"] == OK
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("limits", "state"),
     [
@@ -170,7 +171,7 @@ def test_an_address_without_a_party_is_broken(command: Command) -> None:
     code, out, err = command("doctor", "http://127.0.0.1:9")
     assert (code, err) == (1, "")
     assert "start it with tacit serve" in " ".join(out.split())
-    assert "64 hexadecimal digits" in refused(command("doctor", "http://x", "--pin", "zz"))
+    assert "64 hexadecimal digits" in rejected(command("doctor", "http://x", "--pin", "zz"))
 
 
 def test_the_operator_is_told_who_may_read_the_key_files(both: Threads, command: Command) -> None:

@@ -56,7 +56,7 @@ def test_what_comes_is_looked_at_soon_but_not_more_often_than_the_bound() -> Non
     with driving(steps) as driver:
         assert steps.taken.acquire(timeout=60)
         for _ in range(50):
-            driver.poke()
+            driver.notify()
             time.sleep(0.01)
         assert steps.taken.acquire(timeout=60)
     assert min(gaps(steps)) >= SHORTEST

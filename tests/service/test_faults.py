@@ -21,11 +21,12 @@ import sqlalchemy as sql
 from tests.service.pairs import Pair, aggregator, described, experiment_of, sqlite_pair
 
 from tacit.aggregation.aggregator_context import AggregatorStage, RoundRecord
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.records import RecordDirectory
 from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned, Ticket
-from tacit.service.store import Stage, Store, shares
+from tacit.service.schema import Stage, shares
+from tacit.service.store import Store
 
 ACTIONS = ("step",) * 6 + ("people",) * 6 + ("retry",) * 2 + ("time", "copy", "back")
 WORTH = {"plain": 0, "friendly": 1, "short": 0}
@@ -138,7 +139,7 @@ class Story:
                 self.act(number)
             except Killed:
                 self.pair.restart()
-            except Refusal:
+            except Rejected:
                 pass
             self.fate.left = None
             self.look()
@@ -230,6 +231,7 @@ def play(directory: Path, seed: int) -> int:
         story.pair.close()
 
 
+@pytest.mark.extended
 def test_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) -> None:
     assert sum(play(tmp_path / str(seed), seed) for seed in range(2)) > 1
 
@@ -240,6 +242,7 @@ def test_many_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) 
     assert sum(play(tmp_path / str(seed), seed) for seed in range(100, 600)) > 400
 
 
+@pytest.mark.extended
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
     """The same reports, the same noise by round number, crashes at every place in between."""
     ends = []
@@ -362,7 +365,7 @@ def test_a_list_that_comes_late_leaves_nothing_behind(
     before = mine._record()  # as another process saw it just before the end
     pair.step(4)
     assert before.stage is AggregatorStage.LISTED
-    assert pair.helper.round(row.identity).stage is Stage.OPENED
+    assert pair.helper.round(row.identity).stage is Stage.RELEASED
     with monkeypatch.context() as late:
         late.setattr(mine, "_record", lambda: before)
         mine.take(listing, pair.helper.now)  # and dies before it learns that the round is over

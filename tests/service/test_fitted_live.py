@@ -37,7 +37,7 @@ from tacit.contextual.fitted import (
     FitReport,
     most_plays,
 )
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.privacy import ApproximateDP
 from tacit.privacy.gaussian import GaussianLoss
 from tacit.protocols.statistic_sums import StatisticTotals
@@ -50,7 +50,7 @@ from tacit.service.forecast import LinearForecast, explained, forecast
 from tacit.service.helper import Helper
 from tacit.service.pages import experimenter, participant
 from tacit.service.party import exact_noise
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.terms import BY_POLICY, ContextField, FittedTerms, Pinned, Terms, cosign, in_words
 from tacit.terms.accounting import vector_delta
 from tacit.terms.context import MOST_FITTED
@@ -198,8 +198,8 @@ def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
     for changed, said in (
         ({"noise": replace(noise, scale=noise.scale / 2, minimum=None)}, "fitted vectors have a"),
         ({"noise": replace(noise, minimum=noise.least * Fraction(99, 100))}, "fitted vectors have"),
-        ({"promise": replace(terms.promise, delta=Fraction(0))}, "delta is 0: must be above 0"),
-        ({"promise": replace(terms.promise, participations=2)}, "1 where devices choose"),
+        ({"guarantee": replace(terms.guarantee, delta=Fraction(0))}, "delta is 0: must be above 0"),
+        ({"guarantee": replace(terms.guarantee, participations=2)}, "1 where devices choose"),
         ({"noise": replace(noise, distribution="discrete-laplace")}, "must be discrete-gaussian"),
         ({"context": replace(context, resolution=2 * context.resolution)}, "fitted vectors have"),
         ({"context": replace(context, dimension=65)}, "at most 64"),
@@ -219,7 +219,7 @@ def test_delta_counts_every_number_of_a_fit_where_shares_are_narrow() -> None:
     terms, sigma, shares = fitted().terms(ADDRESSES[0], KEYS[0]), Fraction(400), 62_500
     terms = replace(terms, context=FittedTerms((), dimension=4, plays=PLAYS, resolution=64))
     each, one = (
-        vector_delta(sigma, Fraction(4 * 64**2), size, terms.promise.epsilon, shares)
+        vector_delta(sigma, Fraction(4 * 64**2), size, terms.guarantee.epsilon, shares)
         for size in (4, 1)
     )
     assert statistic_delta(terms, sigma, shares) == each
@@ -343,7 +343,7 @@ def test_a_device_rejects_altered_policies_and_less_noise(tmp_path: Path) -> Non
         infinite = policy[:-8] + bytes.fromhex("7ff0000000000000")
         huge = policy[:-8] + struct.pack(">d", math.nextafter(LARGEST_ENTRY, math.inf))
         for wrong in (policy[:-1], policy + b"0", b"0", many, none, far, past, infinite, huge):
-            with pytest.raises(Refusal, match="policy of the round is invalid"):
+            with pytest.raises(Rejected, match="policy of the round is invalid"):
                 device(one, forged(given, binding={"policy": wrong})).join(one.digest)
         assert about.scale is not None
         for changed, said in (
@@ -352,7 +352,7 @@ def test_a_device_rejects_altered_policies_and_less_noise(tmp_path: Path) -> Non
             ({"modulus": 1 << 18}, "modulus of the round"),
             ({"binding": {"option": 3, "policy": b""}, "length": 1}, "no rounds with one option"),
         ):
-            with pytest.raises(Refusal, match=said):
+            with pytest.raises(Rejected, match=said):
                 device(one, forged(given, **changed)).join(one.digest)
 
 
@@ -535,7 +535,7 @@ def released_noise(
             assert set(one.send([(each, one.report(each, *[1] * 41)) for each in asked])) == {None}
             one.clock.now += 200
             one.step(3)
-            row = max(one.coordinator.rounds(Stage.OPENED), key=lambda row: row.number)
+            row = max(one.coordinator.rounds(Stage.RELEASED), key=lambda row: row.number)
             assert row.reports == 4
             report = FitReport(41, 1 << 16)
             found.append(np.array(json.loads(row.total or "")) * report.radius)

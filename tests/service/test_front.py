@@ -18,10 +18,10 @@ from tacit.service.config import Limits
 from tacit.service.errors import Unknown
 from tacit.service.http import bodies
 from tacit.service.http.bodies import BodyRules, ExpectedBody
-from tacit.service.http.limits import MOST_ADDRESSES, Buckets
+from tacit.service.http.limits import MOST_ADDRESSES, TokenBuckets
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.middleware import Front
-from tacit.service.http.pages import ExperimentSnapshot, Streams, Views
+from tacit.service.http.middleware import LimitsMiddleware
+from tacit.service.http.pages import ExperimentSnapshot, RenderedExperiments, Streams
 from tacit.service.http.problems import TYPES
 from tacit.service.http.shutdown import Shutdown
 
@@ -40,7 +40,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def front(limits: Limits | None = None, origins: tuple[str, ...] = ("*",)) -> Front:
+def front(limits: Limits | None = None, origins: tuple[str, ...] = ("*",)) -> LimitsMiddleware:
     """A front in whose world no time passes, so that nobody's bucket fills while a test is held
     up.
     """
@@ -50,13 +50,13 @@ def front(limits: Limits | None = None, origins: tuple[str, ...] = ("*",)) -> Fr
         return 10 if scope["path"] == REPORT else None
 
     rules = BodyRules(found, report_size, lambda header: header == "Bearer right")
-    made = Front(echo, found, origins, Metrics(dict), rules)
+    made = LimitsMiddleware(echo, found, origins, Metrics(dict), rules)
     if made._buckets is not None:
         made._buckets._clock = lambda: 0.0
     return made
 
 
-def ask(app: Front, method: str, path: str, **more: Any) -> httpx.Response:
+def ask(app: LimitsMiddleware, method: str, path: str, **more: Any) -> httpx.Response:
     async def asked() -> httpx.Response:
         transport = httpx.ASGITransport(app, client=("192.0.2.7", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
@@ -87,11 +87,11 @@ def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, 
     assert ask(app, method, path, content=b"x" * most).text == str(most)
     assert ask(app, method, path, content=in_parts(most)).text == str(most)
     for content in (b"x" * (most + 1), in_parts(most + 1)):
-        refused = ask(app, method, path, content=content)
-        assert refused.status_code == 413
-        assert refused.json()["type"] == "/problems/body-too-large"
+        rejected = ask(app, method, path, content=content)
+        assert rejected.status_code == 413
+        assert rejected.json()["type"] == "/problems/body-too-large"
         rule = "exactly" if path == REPORT else "at most"
-        assert refused.json()["detail"] == f"The body must have {rule} {most} bytes."
+        assert rejected.json()["detail"] == f"The body must have {rule} {most} bytes."
 
 
 def test_a_report_has_exactly_its_size() -> None:
@@ -99,8 +99,8 @@ def test_a_report_has_exactly_its_size() -> None:
         yield b"x" * 9
 
     for content in (b"x" * 9, in_parts(), b""):
-        refused = ask(front(), "PUT", REPORT, content=content)
-        assert (refused.status_code, "exactly 10 bytes" in refused.text) == (422, True)
+        rejected = ask(front(), "PUT", REPORT, content=content)
+        assert (rejected.status_code, "exactly 10 bytes" in rejected.text) == (422, True)
 
 
 def test_a_larger_body_needs_the_admin_token() -> None:
@@ -164,7 +164,7 @@ def test_behind_a_proxy_only_the_named_header_counts_and_its_last_entry() -> Non
 
 def test_an_address_is_forgotten_when_its_bucket_is_full_again() -> None:
     now = [0.0]
-    buckets = Buckets(2, 3, clock=lambda: now[0])
+    buckets = TokenBuckets(2, 3, clock=lambda: now[0])
     for _ in range(4):
         buckets.wait("a")
     now[0] = 1.0
@@ -184,7 +184,7 @@ def test_a_burst_opens_no_more_streams_than_the_limit() -> None:
     async def burst() -> None:
         started, go = 0, asyncio.Event()
 
-        class Slow(Views):
+        class Slow(RenderedExperiments):
             async def current(self, digest: bytes) -> ExperimentSnapshot:
                 nonlocal started
                 started += 1
@@ -221,11 +221,22 @@ def test_a_burst_opens_no_more_streams_than_the_limit() -> None:
 
 
 def test_addresses_in_memory_are_bounded() -> None:
-    buckets = Buckets(1, 1, clock=lambda: 0.0)
+    buckets = TokenBuckets(1, 1, clock=lambda: 0.0)
     for number in range(MOST_ADDRESSES + 10):
         assert not buckets.wait(f"a{number}")
     assert len(buckets) == MOST_ADDRESSES
     assert buckets.wait(f"a{MOST_ADDRESSES + 9}")
+
+
+def test_clients_of_a_socket_for_both_families_are_counted_apart() -> None:
+    """All IPv4 clients shared the limit of one /64 network: one of them kept all others out."""
+    buckets = TokenBuckets(1, 2, clock=lambda: 0.0)
+    for _ in range(3):
+        stranger = buckets.wait("::ffff:192.0.2.1")
+    assert stranger
+    assert not buckets.wait("::ffff:198.51.100.7")
+    assert buckets.wait("192.0.2.1"), "the same client by its other name"
+    assert not buckets.wait("::1")
 
 
 def test_pages_of_any_origin_may_ask_what_devices_ask_without_credentials() -> None:
@@ -234,6 +245,7 @@ def test_pages_of_any_origin_may_ask_what_devices_ask_without_credentials() -> N
         said = ask(app, method, path, headers=origin).headers
         assert said["access-control-allow-origin"] == "*"
         assert "access-control-allow-credentials" not in said
+        assert ask(app, method, path).headers["vary"] == "Origin"
         preflight = ask(
             app, "OPTIONS", path, headers=origin | {"Access-Control-Request-Method": method}
         )

@@ -21,7 +21,7 @@ from tests.service.test_parties import WORTH, rounds_of
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.service import answers, round_scheduler
-from tacit.service.store import State
+from tacit.service.schema import State
 from tacit.terms import approve_successor, cosign
 from tacit.types import Aggregate
 
@@ -42,6 +42,7 @@ def to_the_end(pair: Pair, digest: bytes) -> None:
             return
 
 
+@pytest.mark.extended
 def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None:
     digest = pair.begin(experiment_of(300))
     for _ in range(6):
@@ -54,6 +55,7 @@ def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None
     assert pair.coordinator._snapshot(digest).experiment.learner.played == 0
 
 
+@pytest.mark.extended
 def test_participants_who_take_slots_and_never_report_end_nothing(pair: Pair) -> None:
     """Sybils waste rounds; afterwards the experiment has as many participants as before."""
     digest = pair.begin(experiment_of(900))
@@ -68,6 +70,7 @@ def test_participants_who_take_slots_and_never_report_end_nothing(pair: Pair) ->
     assert pair.coordinator.status(digest)["ended"] == "participants-reached"
 
 
+@pytest.mark.extended
 @settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -140,6 +143,21 @@ def test_a_later_last_day_continues_an_experiment_whose_days_have_passed(pair: P
     assert status["ended"] == "participants-reached"
 
 
+def test_a_clock_that_was_wrong_for_a_moment_ends_no_experiment_for_good(pair: Pair) -> None:
+    """It had passed the last day: only successor terms with a later one continued."""
+    digest = pair.begin(experiment_of(300))
+    now, pair.clock.now = pair.clock.now, pair.clock.now + 20 * 365 * 86_400
+    pair.step(3)
+    assert pair.coordinator.status(digest)["ended"] == "last-day-passed"
+    pair.clock.now = now
+    pair.coordinator.resume(digest)
+    to_the_end(pair, digest)
+    assert pair.coordinator.status(digest)["ended"] == "participants-reached"
+    pair.coordinator.resume(digest)
+    pair.step(2)
+    assert pair.coordinator.status(digest)["ended"] == "participants-reached"
+
+
 def extended(pair: Pair, digest: bytes, participants: int | None) -> bytes:
     """Successor terms with so many participants, signed by both."""
     old = pair.coordinator.terms(digest).terms
@@ -191,6 +209,7 @@ def test_participants_that_are_planned_more_wait_for_both_signatures(pair: Pair)
     assert pair.coordinator.status(after)["state"] == "running"
 
 
+@pytest.mark.extended
 @settings(max_examples=15, deadline=None)
 @given(
     no_show=st.fractions(0, Fraction(9, 10), max_denominator=20),

@@ -24,13 +24,13 @@ from tests.service.served import ADMIN, TIMING, TOKEN, Joined, Threads, served
 
 from tacit.aggregation.encryption import HpkeSuite
 from tacit.aggregation.two_servers import ReportSlot, split
-from tacit.service import store
+from tacit.service import schema
 from tacit.service.http import connections
 from tacit.service.http.calls import CALL, SIGNATURE, CallHeader, new_call, sign_call
 from tacit.service.http.problems import TYPES
 from tacit.service.party import ServerParty
 from tacit.signatures import Signed, sign
-from tacit.terms import Promise, cosign
+from tacit.terms import StatedGuarantee, cosign
 
 EVERY = (
     "not_a_server_error,status_code_conformance,content_type_conformance,unsupported_method,"
@@ -64,7 +64,7 @@ def rows(party: ServerParty) -> dict[str, int]:
     """How much is in the tables that somebody's request can make grow."""
     with party.store.begin() as transaction:
         rows = transaction.connection.rows
-        kept = (store.terms, store.shares, store.joins, store.spent, store.served)
+        kept = (schema.terms, schema.shares, schema.joins, schema.spent, schema.served)
         return {one.name: rows(sql.select(sql.func.count()).select_from(one))[0][0] for one in kept}
 
 
@@ -306,7 +306,7 @@ def test_the_helper_signs_no_longer_grace_and_no_other_suite_over_http(
     )
     assert said.status_code == 422
     assert reason in said.text
-    assert identity not in {row.identity for row in both.helper.rounds(*store.LIVE)}
+    assert identity not in {row.identity for row in both.helper.rounds(*schema.LIVE)}
 
 
 def test_only_the_helpers_own_signature_makes_terms_run(both: Threads) -> None:
@@ -324,7 +324,7 @@ def test_only_the_helpers_own_signature_makes_terms_run(both: Threads) -> None:
 def test_the_helper_takes_no_terms_that_it_did_not_sign(both: Threads, digest: bytes) -> None:
     terms = both.pinned(digest).terms
     foreign = replace(terms, question="Foreign?")
-    weaker = replace(terms, predecessor=digest, promise=Promise(Fraction(2)))
+    weaker = replace(terms, predecessor=digest, guarantee=StatedGuarantee(Fraction(2)))
     keys = [one.key for one in both.members]
     before = rows(both.helper)
     for offered, signatures in (

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tacit.client import Device, Ledger, Pins
-from tacit.service.admin import Operated
+from tacit.service.admin import PartyClient
 from tacit.service.demo.children import Child, free_port
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
@@ -70,7 +70,7 @@ class Following:
         """Wait until the coordinator has announced rounds; the experiment."""
         experiment = str(json.loads(Path("app.json").read_text())["experiment"])
         token = Path("coordinator/admin-token").read_text().strip()
-        party = Operated(f"http://127.0.0.1:{self.ports['coordinator']}", token)
+        party = PartyClient(f"http://127.0.0.1:{self.ports['coordinator']}", token)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             rounds = party.get(f"/experiments/{experiment}/status")["rounds"]

@@ -20,7 +20,8 @@ from tests.service.fronted import MODELS, Fronted, fronted, small
 from tacit.client import Device
 from tacit.errors import TacitError, Unavailable
 from tacit.records import RecordDirectory
-from tacit.service.store import Stage, Store
+from tacit.service.schema import Stage
+from tacit.service.store import Store
 
 PERIOD = 25  # commits from one crash to the next
 TRIES = 6  # of an action that crashes interrupt
@@ -166,7 +167,7 @@ class Story:
 
     def look(self) -> None:
         """What was released stays as it is."""
-        for row in self.one.coordinator.rounds(Stage.OPENED):
+        for row in self.one.coordinator.rounds(Stage.RELEASED):
             try:
                 said = (row.total, self.one.coordinator.outcome(row.identity))
             except TacitError:
@@ -183,7 +184,7 @@ class Story:
         rows = {row.identity: row for row in one.coordinator.rounds(*Stage)}
         for identity, by_party in acknowledged.items():
             both = set.intersection(*by_party.values())
-            assert rows[identity].stage is Stage.OPENED
+            assert rows[identity].stage is Stage.RELEASED
             assert rows[identity].reports == len(both), "an acknowledged report is lost"
         assert sum(row.reports or 0 for row in rows.values()) == len(joined)
         seen_by_learner = one.coordinator._snapshot(one.digest).experiment.estimates()

@@ -15,20 +15,20 @@ from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.client import Acceptance
 from tacit.client.invitations import without_secret
 from tacit.client.trust_models import reporter
-from tacit.client.trust_models.masking import MaskingReporter
-from tacit.errors import Refusal, TacitError
+from tacit.client.trust_models.masking import MaskingReporter, _key
+from tacit.errors import Rejected, TacitError
 from tacit.service import invitations
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.errors import Forbidden
 from tacit.service.issuers import create_issuer, issuer_secret, read_issuer
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.terms import OBEDIENT, check_live, in_words
 
 INVITED = {"admission": "invitation", "issuer": KEYS[2]}
 SHARED = ("shuffler", "secure-aggregation")
 
 
-def ask(one: Deployed, invitation: str | None) -> Assigned | Refusal:
+def ask(one: Deployed, invitation: str | None) -> Assigned | Rejected:
     (answer,) = one.coordinator.join([Ticket(one.digest, os.urandom(16), invitation)])
     return answer
 
@@ -117,7 +117,7 @@ def test_a_coordinator_of_secure_aggregation_invents_whom_it_likes_despite_an_is
         invitation, again = one.invitations(2)
         careful = one.device()
         careful._accept = Acceptance()
-        with pytest.raises(Refusal, match="could invent all other participants"):
+        with pytest.raises(Rejected, match="could invent all other participants"):
             careful.join(one.digest, invitation)
         victim = one.device()
         assert victim.join(one.digest, again).asked
@@ -129,19 +129,19 @@ def test_a_coordinator_of_secure_aggregation_invents_whom_it_likes_despite_an_is
         made_up = sum(kept.numbers[0] for kept in sessions(one).values())
         one.clock.now += 45
         victim.run_due()
-        (hidden,) = sessions(one)[mine.identity, mine.slot.number].numbers
+        (hidden,) = sessions(one)[_key(mine)].numbers
         one.clock.now += 155
         for _ in range(8):
             one.step()
             victim.run_due()
             one.running = [each for each in one.running if one._answered(each)]
-        assert one.coordinator.round(mine.identity).stage is Stage.OPENED
+        assert one.coordinator.round(mine.identity).stage is Stage.RELEASED
         released = MaskingReports(one.pinned, row.announcement, one.coordinator.records).view()
         modulus = served.round.modulus
         assert (released.numbers[0] - made_up - hidden) % modulus == 0
 
 
-def sessions(one: Fronted) -> dict[tuple[bytes, int], Any]:
+def sessions(one: Fronted) -> dict[tuple[bytes, int, bytes], Any]:
     found = reporter(one.pinned.terms)
     assert isinstance(found, MaskingReporter)
     return dict(found._sessions)
@@ -151,7 +151,7 @@ def sessions(one: Fronted) -> dict[tuple[bytes, int], Any]:
 def test_no_party_is_the_issuer_where_devices_share_the_noise(trust: str) -> None:
     for key in KEYS[: 2 if trust == "shuffler" else 1]:
         defined = definition_of(trust, admission="invitation", issuer=key)
-        with pytest.raises(Refusal, match="must be a key of no party"):
+        with pytest.raises(Rejected, match="must be a key of no party"):
             check_live(defined.terms(ADDRESSES[0], KEYS[0]))
 
 
@@ -162,9 +162,9 @@ def test_open_admission_is_said_first_and_needs_the_user_s_word(trust: str) -> N
     words, shared = in_words(terms), trust in SHARED
     assert (OBEDIENT in words) == shared
     if shared:
-        promise = next(n for n, line in enumerate(words) if "had answered differently" in line)
-        assert words.index(OBEDIENT) == promise - 1
-        with pytest.raises(Refusal, match="could invent all other participants"):
+        guarantee = next(n for n, line in enumerate(words) if "had answered differently" in line)
+        assert words.index(OBEDIENT) == guarantee - 1
+        with pytest.raises(Rejected, match="could invent all other participants"):
             Acceptance().check(terms)
         invited = definition_of(trust, **INVITED).terms(ADDRESSES[0], KEYS[0])
         assert (OBEDIENT in in_words(invited)) == (trust == "secure-aggregation")

@@ -46,7 +46,7 @@ from tacit.algorithms.registry import begin
 from tacit.errors import Unavailable
 from tacit.experiment import Experiment
 from tacit.records import RecordDirectory
-from tacit.service import store
+from tacit.service import schema
 from tacit.service.answers import Snapshot
 from tacit.service.timing import Timing
 from tacit.terms import Aggregation, Answer, Noise, Pinned
@@ -187,7 +187,7 @@ class Participants:
 
 def _standing(digest: bytes) -> Any:
     """The last round planned, and the state."""
-    rounds, experiments = store.rounds, store.experiments
+    rounds, experiments = schema.rounds, schema.experiments
     return sql.select(
         sql.select(sql.func.max(rounds.c.number)).where(rounds.c.terms == digest).scalar_subquery(),
         sql.select(experiments.c.state).where(experiments.c.lineage == digest).scalar_subquery(),

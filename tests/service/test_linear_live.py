@@ -50,6 +50,7 @@ def near_best(best: str | None, means: dict[str, float]) -> bool:
 # Whole experiments
 
 
+@pytest.mark.extended
 def test_200_options_end_with_one_of_the_best(tmp_path: Path) -> None:
     """Over two servers, in one process; the same simulation is wrong in 0 of 400 seeds."""
     table, means = offers(200)

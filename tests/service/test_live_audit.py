@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.commands import Command, refused, result
+from tests.cli.commands import Command, rejected, result
 from tests.cli.conftest import command
 from tests.service.served import TOKEN, Member, member, running
 
 from tacit.errors import TacitError
 from tacit.noise.release_test import Fault
-from tacit.service.admin import Operated
+from tacit.service.admin import PartyClient
 from tacit.service.audit.counterpart import KeyedParty, counterpart, no_noise
 from tacit.service.audit.deployment import AuditSettings, DeploymentAudit, audit_deployment
 from tacit.service.demo.children import free_port
@@ -49,11 +49,11 @@ def test_mistakes_are_told_before_anything_starts(
         ("--url", nowhere, "--releases", "1"): "releases is 1",
         ("--url", nowhere, "--noise", "discrete-laplace"): "not for --live",
     }.items():
-        assert reason in refused(command("audit", "--live", *words)), words
+        assert reason in rejected(command("audit", "--live", *words)), words
     monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
-    said = refused(command("audit", "--live", "--url", nowhere, "--trust", "local"))
+    said = rejected(command("audit", "--live", "--url", nowhere, "--trust", "local"))
     assert "does not answer" in said
-    assert "for --live only" in refused(command("audit", "--releases", "5"))
+    assert "for --live only" in rejected(command("audit", "--releases", "5"))
 
 
 def audited(
@@ -64,7 +64,7 @@ def audited(
     if trust in (TrustModel.TWO_SERVERS, TrustModel.SHUFFLER):
         own = f"127.0.0.1:{free_port()}"
         helper = stack.enter_context(counterpart("helper", told.path.parent / "own", own))
-    return audit_deployment(settings, Operated(told.url, TOKEN), helper)
+    return audit_deployment(settings, PartyClient(told.url, TOKEN), helper)
 
 
 @pytest.mark.extended
@@ -78,7 +78,7 @@ def test_a_sound_coordinator_passes_and_its_experiment_is_stopped(
         assert found["verdict"] == "the stated distribution"
         assert found["releases"] == 8
         assert "faults, not malice" in found["note"]
-        (listed,) = Operated(told.url, TOKEN).experiments()
+        (listed,) = PartyClient(told.url, TOKEN).experiments()
         assert (listed["digest"], listed["state"]) == (found["experiment"], "stopped")
 
 

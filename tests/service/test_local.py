@@ -14,6 +14,8 @@ import httpx
 import pytest
 from scipy.stats import binom
 from tests.service.deployed import ADDRESSES, KEYS, SECRETS, Deployed, definition_of, deployed
+from tests.service.fronted import StillDriver, fronted
+from tests.service.served import ADMIN
 
 import tacit.client.trust_models.local as device_side
 from tacit.aggregation.interface import new_identity
@@ -29,12 +31,14 @@ from tacit.aggregation.local import (
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.aggregation.wire import HEADER_SIZE
 from tacit.client import Acceptance, Device, Ledger, Pins
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.records import MemoryRecords
 from tacit.sampling.draws import flip_response
+from tacit.service import definition_files
 from tacit.service.errors import Conflict, Gone, TooEarly
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
+from tacit.signatures import SIGNATURE_SIZE
 from tacit.trust import TrustModel
 
 MEANS = {"plain": 0.1, "friendly": 0.9}
@@ -61,6 +65,18 @@ def test_a_local_experiment_ends_with_the_right_option(
     assert status["guarantee"]["epsilon"] == 2
 
 
+def test_an_experiment_without_a_helper_begins_as_soon_as_it_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    monkeypatch.setattr(StillDriver, "notify", lambda _driver: begun.append("step"))
+    with fronted(definition_of(), tmp_path) as one:
+        asked = {"definition": definition_files.write(definition_of(question="And then?"))}
+        url = f"{ADDRESSES[0]}/experiments"
+        assert one.request("POST", url, json=asked, headers=ADMIN).status_code == 201
+    assert begun == ["step"]
+
+
 def test_guardrail_and_participations_share_the_noise(tmp_path: Path) -> None:
     defined = definition_of(
         guardrail="thanks",
@@ -74,6 +90,17 @@ def test_guardrail_and_participations_share_the_noise(tmp_path: Path) -> None:
     assert terms.cost == 4
     with deployed(defined, tmp_path) as one:
         assert one.run(MEANS, seed=2) == "friendly"
+
+
+def test_no_round_is_announced_with_a_signature_that_does_not_verify(tmp_path: Path) -> None:
+    with deployed(definition_of(), tmp_path) as one:
+        engine = one.coordinator.engine(one.digest)
+        one.step(1)
+        announcement = one.coordinator.rounds(Stage.OPEN)[0].announcement
+        description, signature = announcement[:-SIGNATURE_SIZE], announcement[-SIGNATURE_SIZE:]
+        assert engine.announce(description, signature, None) == announcement
+        with pytest.raises(Rejected, match="did not sign this round"):
+            engine.announce(description, bytes(SIGNATURE_SIZE), None)
 
 
 # Noise of devices
@@ -197,8 +224,8 @@ def test_the_same_report_again_is_taken_and_another_is_not(one: Deployed) -> Non
     report = one.report(assigned, 1)
     for _ in range(3):
         assert one.send([(assigned, report)]) == [None]
-    (refusal,) = one.send([(assigned, one.report(assigned, 1))])
-    assert isinstance(refusal, Conflict)
+    (rejection,) = one.send([(assigned, one.report(assigned, 1))])
+    assert isinstance(rejection, Conflict)
 
 
 def test_reports_out_of_range_are_dropped(one: Deployed) -> None:
@@ -207,7 +234,7 @@ def test_reports_out_of_range_are_dropped(one: Deployed) -> None:
     rounds = one.coordinator.rounds(Stage.OPEN)
     asked = one.join(sum(row.slots for row in rounds))
     announced = LocalRound.decode(asked[0].announcement[:-64])
-    assert (announced.room, announced.span) == (0, 2)
+    assert (announced.margin, announced.span) == (0, 2)
     good = [(each, one.report(each, 0)) for each in asked[1:]]
     assert asked[0].slot is not None
     info = b"tacit local v3" + announced.context + asked[0].slot.number.to_bytes(4, "big")
@@ -218,7 +245,7 @@ def test_reports_out_of_range_are_dropped(one: Deployed) -> None:
     one.clock.now += 200
     one.step(3)
     row = one.coordinator.round(announced.identity)
-    assert row.stage is Stage.OPENED
+    assert row.stage is Stage.RELEASED
     assert row.reports == sum(each.announcement == asked[0].announcement for each in asked) - 1
 
 
@@ -237,7 +264,7 @@ def test_a_crash_at_any_step_releases_each_round_once(one: Deployed) -> None:
         released.append(first.close(one.coordinator.now))  # and the process dies before it learns
     one.restart()
     one.step(3)
-    rows = one.coordinator.rounds(Stage.OPENED)
+    rows = one.coordinator.rounds(Stage.RELEASED)
     assert sum(row.reports or 0 for row in rows) == len(asked)
     assert {view.reports for view in released if view} == {row.reports for row in rows}
     for row in rows:
@@ -254,9 +281,9 @@ def test_small_rounds_are_aborted_and_their_reports_deleted(one: Deployed) -> No
         one.coordinator.outcome(one.identity(asked[0]))
     one.clock.now += 200
     one.step(3)
-    with pytest.raises((Gone, Refusal)):
+    with pytest.raises((Gone, Rejected)):
         one.send([(asked[5], one.report(asked[5], 1))])
-    for row in one.coordinator.rounds(Stage.REFUSED):
+    for row in one.coordinator.rounds(Stage.ABORTED):
         said = local_outcome(one.coordinator.records, row.identity)
         assert said is not None
         assert said[21] == RoundOutcome.ABORTED
@@ -272,13 +299,13 @@ def test_a_server_signs_for_its_own_key_and_no_round_that_it_aborted(one: Deploy
     signature = endorse_local(one.pinned, records, described, SECRETS[0])
     one.pinned.check_signed_round(described, [signature])
     abandon_local(records, identity, SECRETS[0])
-    with pytest.raises(Refusal, match="aborted it before"):
+    with pytest.raises(Rejected, match="aborted it before"):
         endorse_local(one.pinned, records, described, SECRETS[0])
 
     identity = new_identity()
     prepare_local(records, identity, sound.suite)
     foreign = replace(sound, identity=identity, server=own).encode()
-    with pytest.raises(Refusal, match="another key than this server prepared"):
+    with pytest.raises(Rejected, match="another key than this server prepared"):
         endorse_local(one.pinned, records, foreign, SECRETS[0])
 
 
@@ -291,7 +318,7 @@ def test_a_weaker_round_is_rejected_by_devices(one: Deployed) -> None:
     for noise in (SharedNoise(1, Fraction(1, 4)), SharedNoise(2, Fraction(1))):
         weaker = replace(sound, noise=noise).encode()
         forged = replace(assigned, announcement=weaker + endorse(weaker, SECRETS[0]))
-        with pytest.raises(Refusal, match="of the round is"):
+        with pytest.raises(Rejected, match="of the round is"):
             one.report(forged, 1)
 
 
@@ -329,9 +356,9 @@ def transport(one: Deployed, seen: list[httpx.Request]) -> httpx.MockTransport:
                 waiting = one.coordinator.report(
                     bytes.fromhex(path[2]), int(path[4]), request.content
                 )
-                (refusal,) = one.coordinator.keep([waiting])
-                if refusal is not None:
-                    raise refusal
+                (rejection,) = one.coordinator.keep([waiting])
+                if rejection is not None:
+                    raise rejection
                 return httpx.Response(204)
         except TacitError as problem:
             return httpx.Response(409, json={"error": str(problem)})
@@ -390,7 +417,7 @@ def test_a_device_pins_the_only_server(one: Deployed) -> None:
     ):
         with (
             Device(Ledger(":memory:"), pins, http=transport(one, seen), clock=one.clock) as device,
-            pytest.raises(Refusal, match="pinned key"),
+            pytest.raises(Rejected, match="pinned key"),
         ):
             device.join(one.digest)
 
@@ -402,7 +429,7 @@ def test_a_device_joins_only_under_an_accepted_trust_model(one: Deployed) -> Non
     how: dict[str, Any] = {"http": transport(one, seen), "clock": one.clock, "accept": accept}
     with (
         Device(Ledger(":memory:"), pins, **how) as device,
-        pytest.raises(Refusal, match="trust is local: must be one of two-servers"),
+        pytest.raises(Rejected, match="trust is local: must be one of two-servers"),
     ):
         device.join(one.digest)
     assert all(request.method == "GET" for request in seen)

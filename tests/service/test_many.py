@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sql
 from tests.service.pairs import Pair, experiment_of, sqlite_pair
 
-from tacit.service import store
-from tacit.service.http.serve import give_back
+from tacit.service import schema
+from tacit.service.http.serve import trim_memory
 
 AT_ONCE = 500  # participants of one transaction
 GROWTH = 24 << 20  # bytes: what closing the largest round may leave in the allocator
@@ -27,10 +27,10 @@ def resident() -> int:
 
 def rows(pair: Pair) -> int:
     """Rows of participants at both parties, and slot counters beyond those of the open rounds."""
-    found = -len(pair.coordinator.rounds(store.Stage.OPEN))
+    found = -len(pair.coordinator.rounds(schema.Stage.OPEN))
     for own in pair.stores:
         with own.begin() as transaction:
-            for table in (store.shares, store.joins, store.slot_shards, store.spent):
+            for table in (schema.shares, schema.joins, schema.slot_shards, schema.spent):
                 count = sql.select(sql.func.count()).select_from(table)
                 found += int(transaction.connection.rows(count)[0][0])
     return found
@@ -54,7 +54,7 @@ def play(pair: Pair, digest: bytes) -> int:
 @pytest.mark.slow
 def test_a_hundred_thousand_reports_leave_neither_memory_nor_rows(tmp_path: Path) -> None:
     reports = int(os.environ.get("TACIT_REPORTS", "100000"))
-    give_back()
+    trim_memory()
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin(experiment_of(4 * reports))
         came, halfway = 0, 0

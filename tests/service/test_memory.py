@@ -24,7 +24,8 @@ from tacit.service import pending, round_scheduler
 from tacit.service.errors import Unknown
 from tacit.service.http.reports import ReportRoute
 from tacit.service.http.writer import GroupWriter
-from tacit.service.store import AT_ONCE, Stage
+from tacit.service.schema import Stage
+from tacit.service.store import AT_ONCE
 
 PER_ROUND = 20  # objects of announcements, of which the last few hundred are remembered
 
@@ -195,17 +196,17 @@ def test_a_round_is_fetched_once_for_all_who_bring_reports(
         assert asyncio.run(come(identity)) == [None] * 50
         assert all(isinstance(one, Unknown) for one in asyncio.run(come(bytes(16))))
         assert asked == [identity, bytes(16)]
-        assert party.at_hand(identity)
+        assert party.is_loaded(identity)
 
 
 BLOCKS = """
 from pathlib import Path
-from tacit.service.http.serve import give_back
+from tacit.service.http.serve import trim_memory
 
 def used():
     return int(Path("/proc/self/statm").read_text().split()[1])
 
-give_back()
+trim_memory()
 large = b"x" * 30_000_000
 del large  # from here on the C library would think that such blocks are usual
 before, held, between = used(), [], []

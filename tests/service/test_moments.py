@@ -29,12 +29,12 @@ from tacit.bandits.contextual.policy_learners import LinearThompson
 from tacit.client.choices import choose, numbers_of
 from tacit.contextual.policies import LinearPolicy
 from tacit.environments.contextual import Codes
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace
 from tacit.privacy import ApproximateDP
 from tacit.privacy.gaussian import GaussianLoss
 from tacit.protocols.statistic_sums import StatisticTotals, TwoServerStatistic
-from tacit.protocols.statistics import ScaledMomentStatistic
+from tacit.protocols.statistics import Answers, ScaledMomentStatistic
 from tacit.sampling.draws import accepted_gaussian
 from tacit.service.assignment import Assigned
 from tacit.service.context_forecast import ContextForecast
@@ -44,7 +44,7 @@ from tacit.service.definition_text import DefinitionError
 from tacit.service.forecast import explained, forecast
 from tacit.service.helper import Helper
 from tacit.service.party import exact_noise
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.terms import BY_POLICY, MomentTerms, Terms, in_words
 from tacit.terms.accounting import vector_delta
 
@@ -219,7 +219,7 @@ def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
             {"noise": replace(noise, minimum=noise.least * Fraction(99, 100))},
             "moments have a delta",
         ),
-        ({"promise": replace(terms.promise, delta=Fraction(0))}, "delta is 0: must be above 0"),
+        ({"guarantee": replace(terms.guarantee, delta=Fraction(0))}, "delta is 0: must be above 0"),
         ({"noise": replace(noise, distribution="discrete-laplace")}, "must be discrete-gaussian"),
         ({"context": replace(context, statistic="table")}, "context.statistic is 'table'"),
         ({"context": replace(context, matrices=())}, "context.matrices"),
@@ -268,9 +268,8 @@ def test_devices_have_the_features_and_moments_of_the_simulation() -> None:
         assert chosen.levels[:-1] == tuple(simulated[options[-1]].astype(int))
         assert [tuple(vector) for vector in simulated.astype(int)] == features.of(one)
         total += numbers_of(terms, binding, (*chosen.levels[:-1], levels[-1]))
-    simulated_total = protocol.statistic.total(
-        codes, np.array(options), np.array(levels), np.random.default_rng(0)
-    )
+    answers = Answers(codes, np.array(options), np.array(levels))
+    simulated_total = protocol.statistic.total(answers, np.random.default_rng(0))
     assert total.tolist() == simulated_total.tolist()
 
 
@@ -293,7 +292,8 @@ def test_published_policies_are_thompson_draws_of_0_7_standard_deviations() -> N
     assert isinstance(learner, LinearThompson)
     rng = np.random.default_rng(4)
     people = Codes(np.array([[1.0, 1.0, 0.0, 0.5]] * 200), learner.map)
-    total = protocol.statistic.total(people, rng.integers(0, 2, 200), rng.integers(0, 2, 200), rng)
+    answers = Answers(people, rng.integers(0, 2, 200), rng.integers(0, 2, 200))
+    total = protocol.statistic.total(answers, rng)
     experiment.observe(round_, protocol.simulate(StatisticTotals(total, 200), rng))
     for other in experiment.propose():
         if isinstance(other.assignment, LinearChoice):
@@ -340,7 +340,7 @@ def test_a_device_rejects_altered_policies_and_less_noise(one: Deployed) -> None
     infinite = policy[:-4] + bytes.fromhex("7f800000")
     paused = policy[:1] + bytes([2, 0, 0, 0, 1]) + policy[2:]
     for wrong in (policy[:-1], policy + b"0", many, none, infinite, paused):
-        with pytest.raises(Refusal, match="policy of the round is invalid"):
+        with pytest.raises(Rejected, match="policy of the round is invalid"):
             device(one, forged(given, binding={"policy": wrong})).choose(one.digest, context)
     assert about.scale is not None
     for changed, said in (
@@ -348,11 +348,11 @@ def test_a_device_rejects_altered_policies_and_less_noise(one: Deployed) -> None
         ({"length": 1}, "number of metrics of the round is 1: must be 27"),
         ({"modulus": 1 << 30}, "modulus of the round"),
     ):
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(Rejected, match=said):
             device(one, forged(given, **changed)).choose(one.digest, context)
     scalar = next(each for each in one.join(200) if each.option)
     weak = forged(scalar, scale=Fraction(1, 4))
-    with pytest.raises(Refusal, match="noise scale of the round is 1/4: must be at least 1/2"):
+    with pytest.raises(Rejected, match="noise scale of the round is 1/4: must be at least 1/2"):
         device(one, weak).choose(one.digest, context)
 
 
@@ -449,7 +449,7 @@ def released_noise(
             assert set(one.send([(each, one.report(each, *known, 1)) for each in asked])) == {None}
             one.clock.now += 200
             one.step(3)
-            row = max(one.coordinator.rounds(Stage.OPENED), key=lambda row: row.number)
+            row = max(one.coordinator.rounds(Stage.RELEASED), key=lambda row: row.number)
             assert row.reports == PEOPLE
             found.append(np.array(json.loads(row.total or "")) / statistic.units - true)
         sigma = float(one.pinned.terms.noise.scale)
@@ -553,6 +553,6 @@ def test_the_slice_beside_moments_has_laplace_noise_of_both_servers(tmp_path: Pa
         assert set(one.send([(each, one.report(each, 1)) for each in same])) == {None}
         one.clock.now += 200
         one.step(3)
-        row = next(r for r in one.coordinator.rounds(Stage.OPENED) if r.identity == identity)
+        row = next(r for r in one.coordinator.rounds(Stage.RELEASED) if r.identity == identity)
         assert json.loads(row.total or "") == [len(same)]
     assert drawn == {"coordinator": [Fraction(2)], "helper": [Fraction(2)]}

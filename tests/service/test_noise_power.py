@@ -19,7 +19,8 @@ from tests.service.deployed import ADDRESSES, HELPED, KEYS, deployed
 from tacit.noise import NoiseDistribution, Table
 from tacit.noise.release_test import Fault, NoiseTest
 from tacit.service.definition import Definition
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
+from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import decoded
 from tacit.terms import parts
 
@@ -72,7 +73,7 @@ def noises(directory: Path, case: str) -> tuple[NoiseDistribution, NoiseDistribu
     with deployed(defined(**CASES[case]), directory) as one:
         one.step(2)
         terms, row = one.pinned.terms, one.coordinator.rounds(Stage.OPEN)[0]
-        engine = one.coordinator.engine_of(terms)
+        engine = coordinator_engine(terms)
         announced = decoded(engine, terms, row.announcement)
         reports = announced.minimum
         skellam = terms.noise.distribution == parts.SKELLAM  # whose parameter is the variance

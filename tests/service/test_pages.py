@@ -269,10 +269,10 @@ def test_what_was_guaranteed_is_that_of_the_trust_model(
 ) -> None:
     terms = made()
     promised = sentences.promised(view | {"terms": terms.document()})
-    for line in (*caution(terms), *likelihood(terms.promise, "a person"), honesty(terms)):
+    for line in (*caution(terms), *likelihood(terms.guarantee, "a person"), honesty(terms)):
         assert line in promised.more
-    assert f"ε = {terms.promise.epsilon}" in promised.more
-    assert ("δ" in promised.more) == bool(terms.promise.delta)
+    assert f"ε = {terms.guarantee.epsilon}" in promised.more
+    assert ("δ" in promised.more) == bool(terms.guarantee.delta)
 
 
 @pytest.mark.parametrize("made", TRUST_MODELS)
@@ -281,7 +281,7 @@ def test_participants_of_every_trust_model_read_what_it_means(made: Callable[[],
     terms = made()
     found = Tags(participant.page(terms, "running", "../../"))
     text = " ".join(found.texts)
-    said = (*caution(terms), *likelihood(terms.promise), honesty(terms), *handling(terms))
+    said = (*caution(terms), *likelihood(terms.guarantee), honesty(terms), *handling(terms))
     for line in said:
         assert line in text
     browsers = terms.trust == "local" or terms.noise.by == "servers"
@@ -417,7 +417,7 @@ def wait_open(both: Threads, digest: bytes) -> None:
     wait_for(lambda: {"open"} == {one["stage"] for one in both.status(digest)["rounds"]})
     places = sum(one["places"] for one in both.status(digest)["rounds"])
     page = f"/e/{digest.hex()}"
-    wait_for(lambda: f"{places:,} places; who comes" in both.get(0, page).text)
+    wait_for(lambda: f"{places:,} slots; who comes" in both.get(0, page).text)
 
 
 def test_a_stream_says_what_changed_and_nothing_else(both: Threads) -> None:
@@ -486,8 +486,8 @@ def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:
         with httpx.stream("GET", path, timeout=30) as first:
             lines = first.iter_lines()
             assert events(lines, 1)
-            refused = httpx.get(path, timeout=30)
-            assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+            rejected = httpx.get(path, timeout=30)
+            assert (rejected.status_code, rejected.headers["retry-after"]) == (503, "30")
         wait_for(lambda: few.get(0, f"/e/{digest}").status_code == 200)
 
         def free() -> bool:

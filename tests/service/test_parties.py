@@ -34,12 +34,12 @@ from tacit.aggregation.two_servers import (
 )
 from tacit.client.exchange import Reply, Request
 from tacit.client.openfeature import Flag
-from tacit.errors import Refusal, TacitError
-from tacit.service import invitations, store
+from tacit.errors import Rejected, TacitError
+from tacit.service import invitations, schema
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
 from tacit.service.http.models import TicketRequest
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.signatures import SIGNATURE_SIZE, public_key
 from tacit.terms import HPKE_SUITES, REHEARSED, Answer, Noise, approve_successor, cosign
 
@@ -67,6 +67,7 @@ def rows(pair: Pair, role: int, table: sql.Table) -> int:
         return int(transaction.connection.rows(count)[0][0])
 
 
+@pytest.mark.extended
 def test_an_experiment_runs_to_its_end_and_finds_the_best_option(pair: Pair) -> None:
     digest = pair.begin(experiment_of(1500))
     for _ in range(30):
@@ -95,13 +96,13 @@ def test_rows_of_participants_go_with_their_round(pair: Pair) -> None:
     pair.step(2)
     asked = pair.participants(digest, 30)
     pair.report(digest, asked, WORTH.__getitem__)
-    assert rows(pair, 0, store.shares) == rows(pair, 1, store.shares) == 30
-    assert rows(pair, 0, store.joins) == 30
+    assert rows(pair, 0, schema.shares) == rows(pair, 1, schema.shares) == 30
+    assert rows(pair, 0, schema.joins) == 30
     pair.clock.now += 200
     pair.step()
     for role in (0, 1):
-        assert rows(pair, role, store.shares) == rows(pair, role, store.joins) == 0
-        assert rows(pair, role, store.spent) == 0
+        assert rows(pair, role, schema.shares) == rows(pair, role, schema.joins) == 0
+        assert rows(pair, role, schema.spent) == 0
 
 
 def test_the_same_ticket_gets_the_same_slot_and_another_another(pair: Pair) -> None:
@@ -125,7 +126,7 @@ def test_the_same_report_again_is_taken_and_another_is_not(pair: Pair) -> None:
     for role in (0, 1):
         with pytest.raises(Conflict, match="a different report for this slot"):
             pair.send(assigned, pair.shares(digest, assigned, 1), to=(role,))
-    assert rows(pair, 0, store.shares) == 1
+    assert rows(pair, 0, schema.shares) == 1
 
 
 def test_two_different_reports_of_one_place_in_one_batch_keep_the_first(pair: Pair) -> None:
@@ -150,7 +151,7 @@ def test_reports_after_the_deadline_or_for_unknown_rounds_are_rejected(pair: Pai
     for role in (0, 1):
         with pytest.raises(Gone):
             pair.send(assigned, halves, to=(role,))
-    assert rows(pair, 0, store.shares) == rows(pair, 1, store.shares) == 0
+    assert rows(pair, 0, schema.shares) == rows(pair, 1, schema.shares) == 0
 
 
 def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> None:
@@ -164,7 +165,7 @@ def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> N
     pair.helper.step()
     (said,) = pair.helper.keep([waiting])
     assert isinstance(said, Gone)
-    assert rows(pair, 1, store.shares) == 0
+    assert rows(pair, 1, schema.shares) == 0
 
 
 def test_what_is_kept_while_the_deadline_passes_is_counted(
@@ -197,15 +198,15 @@ def test_forged_places_and_foreign_shares_are_rejected(pair: Pair) -> None:
     assigned = pair.join(digest)
     assert assigned.slot is not None
     forged = replace(assigned, slot=ReportSlot(assigned.slot.number, bytes(16)))
-    with pytest.raises(Refusal, match="was not assigned"):
+    with pytest.raises(Rejected, match="was not assigned"):
         pair.send(forged, pair.shares(digest, forged, 1))
     halves = pair.shares(digest, assigned, 1)
-    with pytest.raises(Refusal, match="for server 1"):
+    with pytest.raises(Rejected, match="for server 1"):
         pair.send(assigned, (halves[1], halves[0]))
     identity = described(assigned).identity
-    with pytest.raises(Refusal, match=r"is for slot \d+: the path names slot"):
+    with pytest.raises(Rejected, match=r"is for slot \d+: the path names slot"):
         pair.coordinator.report(identity, assigned.slot.number + 1, halves[0])
-    assert rows(pair, 0, store.shares) == 0
+    assert rows(pair, 0, schema.shares) == 0
 
 
 def test_who_comes_when_no_place_is_left_gets_the_best_option_unasked(pair: Pair) -> None:
@@ -350,7 +351,7 @@ def test_a_round_that_the_helper_does_not_sign_in_time_is_planned_anew(
 
 
 def refusing(*_: object) -> bytes:
-    raise Refusal("no")
+    raise Rejected("no")
 
 
 @pytest.mark.parametrize("what", ["keys", "describe"])
@@ -361,7 +362,7 @@ def test_a_helper_that_keeps_rejecting_leaves_no_trail_of_rounds(
     digest = pair.begin()
     monkeypatch.setattr(pair.helper, what, refusing)
     pair.step(30)
-    assert len(rounds_of(pair, digest, "preparing")) == rows(pair, 0, store.rounds) == 3
+    assert len(rounds_of(pair, digest, "preparing")) == rows(pair, 0, schema.rounds) == 3
     assert all(len(list(pair.directory.glob(f"keys{role}/*"))) <= 7 for role in (0, 1))
     monkeypatch.undo()
     pair.step()
@@ -410,7 +411,7 @@ def test_nothing_runs_before_the_helper_has_signed(pair: Pair) -> None:
     pair.step()
     with pytest.raises(Conflict, match="has not signed"):
         pair.join(digest)
-    with pytest.raises(Refusal, match="did not sign"):
+    with pytest.raises(Rejected, match="did not sign"):
         pair.coordinator.cosign(digest, bytes(64))
     assert not pair.coordinator.status(digest)["rounds"]
     pair.cosign(digest)
@@ -424,7 +425,7 @@ def test_an_experiment_that_is_not_that_of_its_terms_is_rejected(pair: Pair) -> 
     with pytest.raises(TacitError, match="noise of the experiment differs"):
         pair.coordinator.create(other, experiment_of(), TIMING)
     strangers = terms_of((pair.keys[1], pair.keys[0]))
-    with pytest.raises(Refusal, match="coordinator's key in the terms is"):
+    with pytest.raises(Rejected, match="coordinator's key in the terms is"):
         pair.coordinator.create(strangers, experiment_of(), TIMING)
     assert pair.coordinator.experiments() == []
 
@@ -502,7 +503,7 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     signature = cosign(terms, quiet.secrets[1])
     approval = approve_successor(old, terms, quiet.secrets[1], quiet.helper.records)
     mine = approve_successor(old, terms, quiet.secrets[0], quiet.coordinator.records)
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         quiet.coordinator.cosign(after, signature, bytes(64))
     quiet.helper.admit(terms, (quiet.coordinator.signature(after), signature), (mine, approval))
     quiet.coordinator.cosign(after, signature, approval)
@@ -518,7 +519,7 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert status["digest"] == after.hex()
     assert status["best"] == "new"
     assert "short" not in status["options"]
-    assert quiet.coordinator.shown(digest).successor is not None
+    assert quiet.coordinator.terms_status(digest).successor is not None
 
 
 def test_invitations_stay_valid_and_spent_under_successor_terms(quiet: Pair) -> None:
@@ -607,7 +608,7 @@ def test_neither_party_signs_a_round_that_is_weaker_than_the_terms(
     for party in (quiet.coordinator, quiet.helper):
         context = context_of(party, digest, sound.identity)
         assert context.endorse(sound.encode())
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(Rejected, match=words):
             context.endorse(replace(sound, **changes).encode())
 
 
@@ -616,7 +617,7 @@ def test_the_helper_makes_keys_for_the_suite_of_the_terms_only(
     quiet: Pair, sealing: HpkeSuite
 ) -> None:
     digest = quiet.begin()
-    with pytest.raises(Refusal, match="must be hpke-x25519-aes128gcm, the suite"):
+    with pytest.raises(Rejected, match="must be hpke-x25519-aes128gcm, the suite"):
         quiet.helper.keys(digest, bytes(16), sealing)
     assert quiet.helper.keys(digest, bytes(16), HpkeSuite.X25519_AES)
 
@@ -638,7 +639,7 @@ def test_a_round_lives_no_longer_than_the_grace_of_its_terms(quiet: Pair) -> Non
     signature = cosign(terms, quiet.secrets[1])
     approval = approve_successor(old, terms, quiet.secrets[1], quiet.helper.records)
     quiet.coordinator.cosign(terms.digest, signature, approval)
-    after = quiet.coordinator.shown(digest).successor
+    after = quiet.coordinator.terms_status(digest).successor
     assert after is not None
     quiet.helper.admit(terms, after.signatures, after.approvals)
     quiet.step(4)
@@ -745,7 +746,7 @@ def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:
     quiet.keys = (public_key(quiet.secrets[0]), public_key(quiet.secrets[1]))
     terms = terms_of(quiet.keys, predecessor=digest)
     quiet.restart()
-    with pytest.raises(Refusal, match="coordinator's key in the terms is"):
+    with pytest.raises(Rejected, match="coordinator's key in the terms is"):
         quiet.coordinator.succeed(terms)
     quiet.options["former"], quiet.helper_options["former"] = (old[0],), (old[1],)
     quiet.restart()
@@ -786,6 +787,7 @@ def test_every_question_after_the_close_gets_one_signed_answer(pair: Pair) -> No
         assert party.outcome(bytes(16))[-1] == RoundOutcome.UNKNOWN
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("jump", [-5000, 5000])
 def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
     digest = quiet.begin()

@@ -18,7 +18,7 @@ from tacit.aggregation.two_servers import (
 )
 from tacit.aggregation.wire import pack_numbers
 from tacit.service.assignment import Assigned
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.service.trust_models import coordinator_engine, helper_engine
 from tacit.service.trust_models.two_servers import TwoServerCoordinator, TwoServerHelper
 from tacit.vdaf import MODULUS
@@ -48,7 +48,7 @@ def _far(pair: Pair, digest: bytes, assigned: Assigned, numbers: int) -> tuple[b
     tag = report_tag(
         announced.context, assigned.slot.number, (word_digest(words[0]), word_digest(words[1]))
     )
-    first, second = announced.proofs.shards([1], tag, lambda size: bytes([7]) * size)
+    first, second = announced.proofs.shard([1], tag, lambda size: bytes([7]) * size)
     element = len(pack_numbers([0], MODULUS))
     value = int.from_bytes(first[:element], "little")
     moved = ((value + numbers) % MODULUS).to_bytes(element, "little")
@@ -57,7 +57,7 @@ def _far(pair: Pair, digest: bytes, assigned: Assigned, numbers: int) -> tuple[b
 
 def _released(pair: Pair, digest: bytes) -> list[tuple[str, int, float]]:
     found = []
-    for row in pair.coordinator.rounds(Stage.OPENED):
+    for row in pair.coordinator.rounds(Stage.RELEASED):
         assert row.terms == digest
         option = pair.coordinator.terms(digest).terms.options[row.option]
         assert row.reports is not None

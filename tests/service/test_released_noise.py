@@ -28,7 +28,8 @@ from tacit.sampling.certificates import lookup
 from tacit.service import party
 from tacit.service.audit.counterpart import no_noise
 from tacit.service.audit.deployment import SMALL_ROUNDS, Release, judge
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
+from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import decoded
 from tacit.trust import TrustModel
 
@@ -84,9 +85,9 @@ def silence(one: Deployed, model: str) -> None:
 
 def releases_of(one: Deployed) -> list[Release]:
     terms = one.pinned.terms
-    engine = one.coordinator.engine_of(terms)
+    engine = coordinator_engine(terms)
     found = []
-    rows = {row.identity.hex(): row for row in one.coordinator.rounds(Stage.OPENED)}
+    rows = {row.identity.hex(): row for row in one.coordinator.rounds(Stage.RELEASED)}
     for said in one.coordinator.status(one.digest)["rounds"]:
         if said["round"] not in rows:
             continue
@@ -212,6 +213,7 @@ def test_numbers_of_different_distributions_are_tested_together() -> None:
     assert Fault.SPREAD in test.rejected(drawn[1:] + drawn[:1])
 
 
+@pytest.mark.extended
 def test_rates_hold_at_a_level_that_simulation_can_see() -> None:
     """600 tests at 10% reject at most 92 times (probability of more below 10^-4)."""
     rng, stated = np.random.default_rng(7), DiscreteLaplace(3)

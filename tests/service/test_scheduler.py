@@ -14,7 +14,7 @@ from tests.service.pairs import Pair, sqlite_pair
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.service import answers, coordinator, round_scheduler
-from tacit.service.store import ExperimentRow, Stage
+from tacit.service.schema import ExperimentRow, Stage
 from tacit.terms import Terms
 
 
@@ -48,19 +48,51 @@ def test_a_step_reads_an_experiment_once_to_plan_and_announce_all_its_rounds(
     assert len(reads) == 1
 
 
-def test_a_step_reads_an_experiment_once_to_learn_from_all_rounds_that_ended(
-    pair: Pair, reads: list[str]
+@pytest.mark.parametrize("another", [False, True])
+def test_an_experiment_is_read_once_to_learn_and_only_if_another_process_planned_it(
+    pair: Pair, reads: list[str], another: bool
 ) -> None:
+    digest = reported(pair)
+    if another:
+        pair.restart()
+    reads.clear()
+    for _ in range(3):
+        round_scheduler.step(pair.coordinator, pair.link)
+    assert len(pair.coordinator.rounds(Stage.RELEASED)) == 3
+    assert len(reads) == another
+    learned = pair.coordinator.status(digest)
+    assert learned["people"]["reported"] == sum(one["reports"] for one in learned["rounds"])
+
+
+def test_what_is_learned_in_a_transaction_that_fails_is_forgotten(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, reads: list[str]
+) -> None:
+    digest, moment, failures = reported(pair), answers.moment, [True]
+
+    def failing(*given: Any) -> Any:
+        if failures:
+            failures.clear()
+            raise TacitError("the disk is full")
+        return moment(*given)
+
+    monkeypatch.setattr(answers, "moment", failing)
+    reads.clear()
+    for _ in range(3):
+        round_scheduler.step(pair.coordinator, pair.link)
+    assert len(reads) == 1
+    told = pair.coordinator.estimates(digest)["options"]
+    slots = {one["option"]: one["reports"] for one in pair.coordinator.status(digest)["rounds"]}
+    assert {one["option"]: one["participants"] for one in told} == slots
+
+
+def reported(pair: Pair) -> bytes:
+    """An experiment whose first rounds are full, and that plans no others."""
     digest = pair.begin()
     pair.step(1)
     slots = sum(row.slots for row in pair.coordinator.rounds(Stage.OPEN))
     pair.report(digest, pair.participants(digest, slots), lambda _option: 1)
     pair.coordinator.pause(digest)
-    reads.clear()
-    for _ in range(3):
-        round_scheduler.step(pair.coordinator, pair.link)
-    assert len(pair.coordinator.rounds(Stage.OPENED)) == 3
-    assert len(reads) == 1
+    return digest
 
 
 def test_a_step_without_work_reads_no_experiment(pair: Pair, reads: list[str]) -> None:
@@ -98,13 +130,14 @@ def test_an_experiment_that_cannot_be_read_delays_no_other(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = (pair.begin(question=question) for question in ("Which first?", "And then?"))
+    read = coordinator.load
 
     def load(row: ExperimentRow) -> Experiment:
         if row.digest == first:
             raise TacitError("the experiment has format 3: begin a new experiment")
-        return coordinator.load(row)
+        return read(row)
 
-    monkeypatch.setattr(round_scheduler, "load", load)
+    monkeypatch.setattr(coordinator, "load", load)
     assert round_scheduler.step(pair.coordinator, pair.link) <= 1
     assert {row.terms for row in pair.coordinator.rounds(Stage.OPEN)} == {second}
     assert f"experiment {first.hex()} failed to plan rounds" in caplog.text
@@ -167,4 +200,4 @@ def test_only_a_report_that_may_be_the_last_of_its_round_calls_for_a_step(tmp_pa
                 one.step()
         assert full(name)
         one.step()
-        assert name in {row.identity for row in one.coordinator.rounds(Stage.OPENED)}
+        assert name in {row.identity for row in one.coordinator.rounds(Stage.RELEASED)}

@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.service.deployed import stage_message
 from tests.service.pairs import TIMING, Clock
 
 from tacit.aggregation.graph import security
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.algorithms.registry import begin
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.exchange import Reply
-from tacit.client.trust_models.masking import MaskingReporter, share
-from tacit.errors import Refusal, TacitError
+from tacit.client.trust_models.masking import MaskingReporter, _key, share
+from tacit.errors import Rejected, TacitError
 from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace
 from tacit.records import RecordDirectory
@@ -30,11 +31,12 @@ from tacit.rounds.stated_noise import minimum_noise
 from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
-from tacit.service.store import Stage, Store
+from tacit.service.schema import Stage
+from tacit.service.store import Store
 from tacit.service.trust_models.masking import neighbourhood_for
 from tacit.signatures import public_key
-from tacit.terms import Aggregation, Answer, Party, Promise, Terms
-from tacit.testing.statistics import follows
+from tacit.terms import Aggregation, Answer, Party, StatedGuarantee, Terms
+from tacit.testing.statistics import chi_square_p_value
 from tacit.trust import MASKING_SECURITY, TrustModel
 
 OPTIONS = ("plain", "friendly")
@@ -77,7 +79,7 @@ class Single:
             question="Which greeting do people like?",
             options=OPTIONS,
             answer=Answer("1 if you liked it, 0 if not", window=30),
-            promise=Promise(Fraction(1), Fraction(1, 2**30)),
+            guarantee=StatedGuarantee(Fraction(1), Fraction(1, 2**30)),
             noise=minimum_noise(protocol),
             parties=(Party("coordinator", "https://coordinator.example", public_key(self.key)),),
             first_day=date(2027, 1, 15),
@@ -114,7 +116,7 @@ class Phone:
         assert isinstance(announced, MaskingRound)
         self.round = announced
         seed = os.urandom(32)
-        self.running = Running(
+        self.running = OpenParticipation(
             announced.identity,
             pinned,
             assigned.announcement,
@@ -129,9 +131,9 @@ class Phone:
     def join(self) -> None:
         ((_, message),) = self.reporter.encode(self.running).items()
         party, slot = self.single.coordinator, self.running.slot.number
-        (refusal,) = party.keep([party.report(self.round.identity, slot, message)])
-        if refusal is not None:
-            raise refusal
+        (rejection,) = party.keep([party.report(self.round.identity, slot, message)])
+        if rejection is not None:
+            raise rejection
 
     def answer(self) -> bool:
         """Answer as the device does; whether it is still in the round."""
@@ -148,11 +150,11 @@ class Phone:
         try:
             if method == "GET":
                 *_, address, after = url.split("/")
-                said = party.next_message(identity, bytes.fromhex(address), int(after))
+                said = stage_message(party, identity, bytes.fromhex(address), int(after))
                 return Reply(200, said) if said else Reply(204)
             assert content is not None
-            (refusal,) = party.keep([party.answer(identity, self.running.slot, content)])
-            return Reply(204 if refusal is None else 409)
+            (rejection,) = party.keep([party.answer(identity, self.running.slot, content)])
+            return Reply(204 if rejection is None else 409)
         except TacitError:
             return Reply(410)
 
@@ -177,7 +179,7 @@ def finish(single: Single, phones: list[Phone], stages: int = 12) -> None:
 def released(single: Single) -> list[tuple[str, int, float]]:
     return [
         (OPTIONS[row.option], row.reports or 0, float((row.total or "").strip("[]")))
-        for row in single.coordinator.rounds(Stage.OPENED)
+        for row in single.coordinator.rounds(Stage.RELEASED)
     ]
 
 
@@ -231,13 +233,14 @@ def test_too_many_dropouts_abort_the_round_without_release(single: Single) -> No
     finish(single, phones[: len(phones) // 2])
     assert not released(single)
     pinned = single.coordinator.pinned(digest)
-    for row in single.coordinator.rounds(Stage.REFUSED):
+    for row in single.coordinator.rounds(Stage.ABORTED):
         described = MaskingReporter().announced(pinned, row.announcement)
         said = single.coordinator.outcome(row.identity)
         assert read_outcome(pinned, described, said) == (0, RoundOutcome.ABORTED)
         assert not MaskingReporter().refunds(pinned, row.announcement, [said])
 
 
+@pytest.mark.extended
 def test_the_coordinator_may_be_killed_between_all_steps(single: Single) -> None:
     digest = single.begin()
     phones = single.devices(digest, lambda option: int(option == "plain"))
@@ -259,7 +262,7 @@ def test_the_coordinator_may_be_killed_between_all_steps(single: Single) -> None
     assert sum(reports for _, reports, _ in found) == len(phones), "each report counts once"
     for option, reports, total in found:
         assert abs(total - reports * (option == "plain")) < 40
-    for row in single.coordinator.rounds(Stage.OPENED):
+    for row in single.coordinator.rounds(Stage.RELEASED):
         with single.store.read() as transaction:
             assert transaction.count_shares(row.identity) == 0, "messages remain"
 
@@ -273,9 +276,9 @@ def test_shares_of_all_devices_add_up_to_the_stated_noise(single: Single) -> Non
         sum(share(terms, announced) for _ in range(announced.noise.divisor)) for _ in range(400)
     ]
     stated = DiscreteLaplace(announced.noise.total)
-    assert follows(sums, stated) > 1e-6
+    assert chi_square_p_value(sums, stated) > 1e-6
     half = DiscreteLaplace(announced.noise.total / 2)
-    assert follows(sums, half) < 1e-6, "half of the noise would be noticed"
+    assert chi_square_p_value(sums, half) < 1e-6, "half of the noise would be noticed"
     assert np.std(sums) > 0
 
 
@@ -291,7 +294,7 @@ def test_a_device_rejects_weaker_rounds(single: Single) -> None:
         replace(announced, minimum=announced.minimum - 9),
         replace(announced, grace=announced.grace + 86_400),
     ):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             pinned.check(weaker.offer())
     assert MASKING_SECURITY == 40
 
@@ -313,22 +316,23 @@ def test_answers_need_a_slot_and_are_stored_once(single: Single) -> None:
     single.clock.now += 200
     single.step()
     phone, other = phones[:2]
-    client = phone.reporter._sessions[phone.running.identity, phone.running.slot.number].client
+    client = phone.reporter._sessions[_key(phone.running)].client
     party, identity = single.coordinator, phone.round.identity
-    setup = party.next_message(identity, client.address, 0)
+    setup = stage_message(party, identity, client.address, 0)
     answer = client.share(setup)
-    with pytest.raises(Refusal, match="another token"):
+    with pytest.raises(Rejected, match="another token"):
         party.answer(identity, replace(phone.running.slot, token=bytes(16)), answer)
     assert party.keep([party.answer(identity, phone.running.slot, answer)]) == [None]
     assert party.keep([party.answer(identity, phone.running.slot, answer)]) == [None]
     changed = answer[:-1] + bytes([answer[-1] ^ 1])
-    (refusal,) = party.keep([party.answer(identity, phone.running.slot, changed)])
-    assert refusal is not None
-    with pytest.raises(Refusal):
-        party.next_message(identity, os.urandom(32), 0)
+    (rejection,) = party.keep([party.answer(identity, phone.running.slot, changed)])
+    assert rejection is not None
+    with pytest.raises(Rejected):
+        stage_message(party, identity, os.urandom(32), 0)
     assert other.answer()
 
 
+@pytest.mark.extended
 def test_every_process_of_a_coordinator_gives_out_stage_messages(single: Single) -> None:
     """One process leads; devices reach any of them, and are no dropouts with the others."""
     digest = single.begin()
@@ -346,7 +350,7 @@ def test_every_process_of_a_coordinator_gives_out_stage_messages(single: Single)
         if not leader.rounds(Stage.OPEN, Stage.CLOSING):
             break
     assert sum(reports for _, reports, _ in released(single)) > 0
-    assert not leader.rounds(Stage.REFUSED)
+    assert not leader.rounds(Stage.ABORTED)
 
 
 def exchanged(phone: Phone, said: bytes, most: int = 100) -> int:
@@ -369,8 +373,8 @@ def test_a_device_answers_a_round_neither_without_end_nor_after_its_grace(single
     single.clock.now += 200
     single.step()
     first, second = phones[:2]
-    session = first.reporter._sessions[first.running.identity, first.running.slot.number]
-    setup = single.coordinator.next_message(first.round.identity, session.client.address, 0)
+    session = first.reporter._sessions[_key(first.running)]
+    setup = stage_message(single.coordinator, first.round.identity, session.client.address, 0)
     assert exchanged(first, setup) < 20, "the same message again and again"
     assert not first.reporter._sessions
     single.clock.now = second.round.binding.closes + second.round.grace
@@ -378,3 +382,17 @@ def test_a_device_answers_a_round_neither_without_end_nor_after_its_grace(single
         next(second.reporter.stages(second.running, "http://c", single.clock.now))
     assert not ended.value.value
     assert not second.reporter._sessions, "keys and numbers are forgotten"
+
+
+@pytest.mark.parametrize(("status", "goes_on"), [(404, False), (429, True), (503, True), (0, True)])
+def test_a_device_gives_up_a_round_that_rejects_it_and_asks_a_busy_one_again(
+    single: Single, status: int, goes_on: bool
+) -> None:
+    phone = single.devices(single.begin(), lambda _: 1)[0]
+    phone.join()
+    talk = phone.reporter.stages(phone.running, "http://c", single.clock.now)
+    next(talk)
+    with pytest.raises(StopIteration) as ended:
+        talk.send(Reply(status))
+    assert ended.value.value is goes_on
+    assert bool(phone.reporter._sessions) is goes_on

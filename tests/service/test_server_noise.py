@@ -137,7 +137,7 @@ def share(own: ServerParty, about: TwoServerRound, message: bytes, place: int) -
     key = RoundSecrets(record.secret, about.identity, about.suite).keys.encryption
     encrypted, role = message[HEADER_SIZE + SHARE_FRONT :], own.role
     part = key.decrypt(encrypted, share_info(about.context, role, place))[LINK_SIZE:]
-    if role == 0 and about.seeded:
+    if role == 0 and about.sends_seed:
         return masks.expand(part, about.modulus, about.length)
     return unpack_numbers(part, about.modulus, about.length, "a share")
 

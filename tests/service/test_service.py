@@ -50,9 +50,9 @@ def test_the_same_again_is_the_same_and_something_else_is_rejected(both: Threads
     others = split(pinned, joined.announcement, joined.place, [1])
     for role in (0, 1):
         assert [both.put(role, joined.path, shares[role]).status_code for _ in "12"] == [204, 204]
-        refused = both.put(role, joined.path, others[role])
-        assert refused.status_code == 409
-        assert "a different report" in refused.json()["error"]
+        rejected = both.put(role, joined.path, others[role])
+        assert rejected.status_code == 409
+        assert "a different report" in rejected.json()["error"]
 
 
 def test_an_outcome_is_told_when_the_round_is_over(both: Threads) -> None:

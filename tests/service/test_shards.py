@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sql
 from tests.service.pairs import Pair, described, experiment_of
 
-from tacit.service import round_scheduler, slot_shards, store
+from tacit.service import round_scheduler, schema, slot_shards
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.leases import LEASE, Leases
@@ -73,7 +73,7 @@ def test_every_slot_is_assigned_once_by_several_processes(
     rounds = pair.coordinator.status(digest)["rounds"]
     slots = sum(one["places"] for one in rounds)
     with pair.stores[0].begin() as transaction:
-        counted = sql.select(sql.func.count()).select_from(store.slot_shards)
+        counted = sql.select(sql.func.count()).select_from(schema.slot_shards)
         shards = int(transaction.connection.rows(counted)[0][0])
     several = pair.stores[0].dialect == "postgresql"
     assert (shards > len(rounds)) == several
@@ -115,7 +115,7 @@ def test_counters_move_to_their_round_when_it_ends(make_pair: Callable[..., Pair
     assert [one["given"] for one in rounds] == given
     assert {one["stage"] for one in rounds} <= {"opened", "refused"}
     with pair.stores[0].begin() as transaction:
-        for table in (store.slot_shards, store.joins, store.shares):
+        for table in (schema.slot_shards, schema.joins, schema.shares):
             count = sql.select(sql.func.count()).select_from(table)
             assert transaction.connection.rows(count)[0][0] == 0
 
@@ -141,6 +141,20 @@ def test_a_lease_has_one_holder_until_it_ends(database: Callable[[str], str]) ->
     assert one({b"a"}) == {b"a"}
     for own in stores:
         own.close()
+
+
+@pytest.mark.parametrize("ahead", [LEASE, 10 * 365 * 86_400.0])
+def test_a_lease_of_a_clock_that_was_far_ahead_keeps_nobody_out(
+    database: Callable[[str], str], ahead: float
+) -> None:
+    """The process that took it has died: nobody would have advanced its rounds for years."""
+    stores = [Store(database("leases"))] * 2
+    stores[0].migrate()
+    dead = Leases(stores[0], bytes(16), lambda: 1000.0 + ahead)
+    other = Leases(stores[1], bytes([1]) * 16, lambda: 1000.0)
+    assert dead({b"a"}) == {b"a"}
+    assert other({b"a"}) == (set() if ahead <= LEASE else {b"a"})
+    stores[0].close()
 
 
 def test_of_many_processes_that_want_a_lease_one_gets_it(database: Callable[[str], str]) -> None:
@@ -169,6 +183,6 @@ def test_a_process_without_the_lease_advances_nothing(pair: Pair) -> None:
     assert pair.coordinator.status(digest)["rounds"]
     pair.clock.now += 2000
     assert pair.helper.step(lambda _names: set()) <= 5
-    assert pair.helper.rounds(store.Stage.OPEN)
+    assert pair.helper.rounds(schema.Stage.OPEN)
     pair.helper.step()
-    assert not pair.helper.rounds(store.Stage.OPEN)
+    assert not pair.helper.rounds(schema.Stage.OPEN)

@@ -17,14 +17,14 @@ from tests.service.pairs import TIMING, Pair
 from tacit.aggregation.shuffler import ShufflerRound
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.algorithms.registry import begin
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.trust_models.shuffler import ShufflerReporter, randomized
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.experiment import Experiment
 from tacit.rounds.stated_noise import minimum_noise
 from tacit.service.assignment import Assigned
-from tacit.service.store import Stage
-from tacit.terms import Aggregation, Answer, Party, Promise, Terms
+from tacit.service.schema import Stage
+from tacit.terms import Aggregation, Answer, Party, StatedGuarantee, Terms
 from tacit.trust import TrustModel
 
 OPTIONS = ("plain", "friendly", "short")
@@ -54,7 +54,7 @@ def terms_of(pair: Pair, experiment: Experiment) -> Terms:
         question="Which greeting do people like?",
         options=OPTIONS,
         answer=Answer("1 if you liked it, 0 if not", window=30),
-        promise=Promise(EPSILON, DELTA),
+        guarantee=StatedGuarantee(EPSILON, DELTA),
         noise=minimum_noise(protocol),
         parties=tuple(Party(role, f"https://{role}.example", key) for role, key in parties),
         first_day=date(2027, 1, 15),
@@ -89,7 +89,7 @@ def encoded(pair: Pair, digest: bytes, one: Assigned, level: int) -> bytes:
     assert one.slot is not None
     pinned = pair.coordinator.pinned(digest)
     identity = announced(pair, digest, one).identity
-    running = Running(
+    running = OpenParticipation(
         identity, pinned, one.announcement, one.slot, os.urandom(32), 0.0, None, (level,), ()
     )
     ((role, message),) = ShufflerReporter().encode(running).items()
@@ -101,9 +101,9 @@ def send(pair: Pair, digest: bytes, one: Assigned, message: bytes) -> None:
     assert one.slot is not None
     identity = announced(pair, digest, one).identity
     waiting = pair.helper.report(identity, one.slot.number, message)
-    (refusal,) = pair.helper.keep([waiting])
-    if refusal is not None:
-        raise refusal
+    (rejection,) = pair.helper.keep([waiting])
+    if rejection is not None:
+        raise rejection
 
 
 def everybody(pair: Pair, digest: bytes) -> list[Assigned]:
@@ -122,6 +122,7 @@ def held(pair: Pair, digest: bytes, level: Callable[[str], int], come: float = 1
     return len(asked)
 
 
+@pytest.mark.extended
 def test_an_experiment_through_a_shuffler_finds_the_best_option(pair: Pair) -> None:
     digest = began(pair)
     while held(pair, digest, lambda option: int(option == "friendly")):
@@ -131,7 +132,7 @@ def test_an_experiment_through_a_shuffler_finds_the_best_option(pair: Pair) -> N
     assert {one["stage"] for one in status["rounds"]} == {"opened"}
     totals = {
         (row.option, row.reports): float((row.total or "[nan]").strip("[]"))
-        for row in pair.coordinator.rounds(Stage.OPENED)
+        for row in pair.coordinator.rounds(Stage.RELEASED)
     }
     assert all(
         abs(total - (reports or 0) * (OPTIONS[option] == "friendly")) < 60
@@ -150,7 +151,7 @@ def test_rounds_in_which_everybody_reported_close_before_their_deadline(pair: Pa
     assert [row.identity for row in pair.coordinator.rounds(Stage.OPEN)] == [missing]
     send(pair, digest, asked[0], encoded(pair, digest, asked[0], 0))
     pair.step(3)
-    assert missing in {row.identity for row in pair.coordinator.rounds(Stage.OPENED)}
+    assert missing in {row.identity for row in pair.coordinator.rounds(Stage.RELEASED)}
 
 
 def test_devices_draw_the_announced_noise(pair: Pair) -> None:
@@ -181,7 +182,7 @@ def test_a_device_rejects_a_round_with_less_noise(pair: Pair) -> None:
     )
     pinned.check(found.offer())
     for offer in weaker:
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             pinned.check(offer.offer())
 
 
@@ -192,7 +193,7 @@ def test_a_round_with_too_many_missing_is_aborted_by_both(pair: Pair) -> None:
         send(pair, digest, one, encoded(pair, digest, one, 0))
     pair.clock.now += 200
     pair.step(3)
-    rows = pair.coordinator.rounds(Stage.REFUSED)
+    rows = pair.coordinator.rounds(Stage.ABORTED)
     assert rows
     pinned = pair.coordinator.pinned(digest)
     for row in rows:
@@ -212,17 +213,17 @@ def test_reports_are_taken_once_per_slot_and_only_by_the_shuffler(pair: Pair) ->
     message = encoded(pair, digest, one, 1)
     send(pair, digest, one, message)
     send(pair, digest, one, message)
-    with pytest.raises(Refusal, match="a different report for this slot"):
+    with pytest.raises(Rejected, match="a different report for this slot"):
         send(pair, digest, one, encoded(pair, digest, one, 1))
     assert one.slot is not None
     assert other.slot is not None
     identity = announced(pair, digest, one).identity
-    with pytest.raises(Refusal, match="go to the shuffler"):
+    with pytest.raises(Rejected, match="go to the shuffler"):
         pair.coordinator.report(identity, one.slot.number, message)
     forged = (one.slot.number + 1).to_bytes(4, "big") + message[4:]
-    with pytest.raises(Refusal, match="another token"):
+    with pytest.raises(Rejected, match="another token"):
         pair.helper.report(identity, one.slot.number + 1, forged)
-    with pytest.raises(Refusal, match="bytes long"):
+    with pytest.raises(Rejected, match="bytes long"):
         pair.helper.report(identity, one.slot.number, message + b"x")
 
 
@@ -237,7 +238,7 @@ def test_a_crash_anywhere_releases_each_round_once(pair: Pair) -> None:
     pair.clock.now += 200
     pair.link.down = True
     pair.step(2)
-    assert not pair.coordinator.rounds(Stage.OPENED)
+    assert not pair.coordinator.rounds(Stage.RELEASED)
     pair.restart()
     batches = {}
     for row in pair.helper.rounds(*Stage):
@@ -247,7 +248,7 @@ def test_a_crash_anywhere_releases_each_round_once(pair: Pair) -> None:
     for _ in range(3):
         pair.step(1)
         pair.restart()
-    rows = pair.coordinator.rounds(Stage.OPENED)
+    rows = pair.coordinator.rounds(Stage.RELEASED)
     assert {row.identity for row in rows} == set(batches)
     assert sum(row.reports or 0 for row in rows) == len(asked)
     for row in rows:
@@ -258,7 +259,7 @@ def test_a_crash_anywhere_releases_each_round_once(pair: Pair) -> None:
 def test_a_batch_is_deleted_once_the_analyzer_has_it(pair: Pair) -> None:
     digest = began(pair)
     held(pair, digest, lambda _: 0)
-    (row, *_) = pair.coordinator.rounds(Stage.OPENED)
+    (row, *_) = pair.coordinator.rounds(Stage.RELEASED)
     _, said = pair.helper.exchange(row.identity, b"")
     pinned = pair.coordinator.pinned(digest)
     described = ShufflerReporter().announced(pinned, row.announcement)

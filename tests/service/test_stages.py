@@ -1,4 +1,4 @@
-"""Long polling of stage messages: one watch per round, and only new messages are read."""
+"""Long polling of stage messages: one look per round, and only new messages are read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.service.deployed import stage_message
 from tests.service.fronted import fronted, small
 from tests.service.test_deployed_hostile import Scene, begun, session_of, stage
 
 from tacit.aggregation import ReportSlot
 from tacit.aggregation.masking_rounds import MaskingReports
+from tacit.errors import Unavailable
 from tacit.service.http import stages
 from tacit.service.http.stages import StageRoute
 from tacit.service.pending import PendingShares
-from tacit.service.store import AT_ONCE, ShareRow, Store, Transaction
+from tacit.service.schema import ShareRow
+from tacit.service.store import AT_ONCE, Store, Transaction
 
 ROUND, OTHER = bytes(16), bytes([1]) * 16
 PEOPLE = 40
@@ -27,31 +30,38 @@ PEOPLE = 40
 class Round:
     """A round with stages, as a question sees it."""
 
-    messages_sent = 0
+    messages_sent, message = 0, b""
 
     def slots(self, numbers: Collection[int]) -> list[ReportSlot]:
         return [ReportSlot(number, bytes(16)) for number in numbers]
 
+    def next_message(self, _address: bytes, _after: int) -> bytes:
+        return self.message
+
+    def end_stage(self) -> None:
+        self.message, self.messages_sent = b"next", 1
+
 
 class Asked:
-    """A coordinator that has no message until one is set; counts the looks for it."""
+    """A coordinator whose record has no stage until another process ends one; counts the looks."""
 
     def __init__(self) -> None:
         self.rounds = {ROUND: Round(), OTHER: Round()}
-        self.looks, self.message = 0, b""
+        self.looks, self.elsewhere = 0, False
+        self.reason: Exception | None = None
 
-    def at_hand(self, _identity: bytes) -> bool:
+    def is_loaded(self, _identity: bytes) -> bool:
         return True
 
     def staged(self, identity: bytes) -> Round:
         return self.rounds[identity]
 
-    def next_message(self, _identity: bytes, _address: bytes, _after: int) -> bytes:
+    def synchronize(self, identity: bytes) -> None:
         self.looks += 1
-        return self.message
-
-    def end_stage(self) -> None:
-        self.message, self.rounds[ROUND].messages_sent = b"next", 1
+        if self.reason is not None:
+            raise self.reason
+        if self.elsewhere:
+            self.rounds[identity].end_stage()
 
 
 @pytest.fixture
@@ -67,10 +77,12 @@ def route(asked: Asked) -> StageRoute:
     return StageRoute(given, unused, unused, unused)
 
 
-async def looked(asked: Asked, count: int) -> None:
-    """Wait until so many questions have looked once."""
-    while asked.looks < count:
-        await asyncio.sleep(0.001)
+async def holding(one: StageRoute, count: int) -> None:
+    """Wait until so many questions are held."""
+    async with asyncio.timeout(10):
+        while one._held.total() < count:
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.02)
 
 
 def question(one: StageRoute, slot: int, identity: bytes = ROUND) -> Any:
@@ -81,14 +93,13 @@ def test_all_questions_of_a_round_share_one_watch(asked: Asked) -> None:
     async def held() -> None:
         one = route(asked)
         waiting = [question(one, slot) for slot in range(PEOPLE)]
-        await looked(asked, PEOPLE)
-        await asyncio.sleep(0.05)
+        await holding(one, PEOPLE)
         (watch,) = one._watches.values()
-        assert asked.looks == PEOPLE  # nobody looks while no stage ends
-        asked.end_stage()
+        assert asked.looks == 1
+        asked.rounds[ROUND].end_stage()
         answers = await asyncio.gather(*waiting)
         assert {(answer.status_code, answer.body) for answer in answers} == {(200, b"next")}
-        assert asked.looks == 2 * PEOPLE
+        assert asked.looks == 1  # the answers are in memory
         assert watch.done()
         assert not one._watches
         assert not one._held
@@ -100,11 +111,11 @@ def test_a_question_that_goes_away_takes_no_watch_with_it(asked: Asked) -> None:
     async def held() -> None:
         one = route(asked)
         first, second = question(one, 0), question(one, 1)
-        await looked(asked, 2)
+        await holding(one, 2)
         first.cancel()  # it began the watch
         await asyncio.wait([first])
         assert first.cancelled()
-        asked.end_stage()
+        asked.rounds[ROUND].end_stage()
         assert (await second).body == b"next"
         assert not one._watches
         assert not one._held
@@ -118,12 +129,10 @@ def test_rounds_are_watched_apart(asked: Asked, monkeypatch: pytest.MonkeyPatch)
     async def held() -> None:
         one = route(asked)
         first, second = question(one, 0), question(one, 0, OTHER)
-        await looked(asked, 2)
-        await asyncio.sleep(0.02)
+        await holding(one, 2)
         assert set(one._watches) == {ROUND, OTHER}
-        asked.end_stage()
+        asked.rounds[ROUND].end_stage()
         assert (await first).body == b"next"
-        asked.message = b""
         assert (await second).status_code == 204  # its own round has ended no stage
 
     asyncio.run(held())
@@ -137,12 +146,44 @@ def test_stages_that_another_process_ends_are_found_after_some_looks(
     async def held() -> None:
         one = route(asked)
         only = question(one, 0)
-        await looked(asked, 1)
-        asked.message = b"next"  # and this process has ended no stage
+        async with asyncio.timeout(10):
+            while not asked.looks:
+                await asyncio.sleep(0.001)
+        asked.elsewhere = True  # and this process has ended no stage
         began = time.monotonic()
         assert (await only).body == b"next"
         assert time.monotonic() - began < stages.HELD / 2
         assert asked.looks == 2
+
+    asyncio.run(held())
+
+
+def test_a_round_looks_as_often_for_many_questions_as_for_one(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "HELD", 0.5)
+    monkeypatch.setattr(stages, "PATIENCE", 10)  # so one look in a tenth of a second at most
+
+    async def held() -> None:
+        one = route(asked)
+        answers = await asyncio.gather(*(question(one, slot) for slot in range(PEOPLE)))
+        assert {answer.status_code for answer in answers} == {204}
+        assert 1 < asked.looks <= 6
+
+    asyncio.run(held())
+
+
+def test_all_questions_learn_why_the_record_cannot_be_read(asked: Asked) -> None:
+    asked.reason = Unavailable("the key files are unavailable")
+
+    async def held() -> None:
+        one = route(asked)
+        waiting = [question(one, slot) for slot in range(PEOPLE)]
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert set(answers) == {asked.reason}
+        assert not one._watches
+        assert not one._held
+        assert asked.looks == 1
 
     asyncio.run(held())
 
@@ -197,5 +238,5 @@ def test_a_stage_reads_each_message_once(tmp_path: Path, monkeypatch: pytest.Mon
         read.names.clear()
         for guest in mine:
             address = session_of(scene, guest).client.address
-            assert one.coordinator.next_message(identity, address, 1)
+            assert stage_message(one.coordinator, identity, address, 1)
         assert read.names == []  # questions are answered from memory

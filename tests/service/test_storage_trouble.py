@@ -77,13 +77,13 @@ def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Pa
             away = records.rename(records.with_name("away"))
             instead(records)
             outcome = f"/rounds/{joined.round.identity.hex()}/outcome"
-            refused = [both.put(1, joined.path, shares[1])]
-            refused += [both.get(1, path) for path in (outcome, "/readyz")]
+            rejected = [both.put(1, joined.path, shares[1])]
+            rejected += [both.get(1, path) for path in (outcome, "/readyz")]
             if records.is_file():
                 records.unlink()
             away.rename(records)  # also over an empty directory
-            assert [one.status_code for one in refused] == [503] * 3
-            assert str(tmp_path) not in "".join(one.text for one in refused)
+            assert [one.status_code for one in rejected] == [503] * 3
+            assert str(tmp_path) not in "".join(one.text for one in rejected)
         assert both.put(1, joined.path, shares[1]).status_code == 204
 
 
@@ -117,8 +117,8 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
         for joined, shares in everybody[:3]:
             assert both.put(0, joined.path, shares[0]).status_code == 204
         with gone(urls[0]):
-            refused = both.put(0, everybody[3][0].path, everybody[3][1][0])
-            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            rejected = both.put(0, everybody[3][0].path, everybody[3][1][0])
+            assert (rejected.status_code, rejected.headers["retry-after"]) == (503, "1")
             assert both.ask(digest).status_code == 503
             assert both.get(0, "/readyz").status_code == 503
             assert both.get(0, "/healthz").status_code == 200
@@ -132,10 +132,10 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
 def test_a_database_that_cannot_be_used_at_the_start_is_named_with_the_fix(tmp_path: Path) -> None:
     file = tmp_path / "helper.db"
     file.write_text("something else" * 100)
-    with pytest.raises(TacitError, match="to another file") as refusal:
+    with pytest.raises(TacitError, match="to another file") as rejection:
         Store(f"sqlite:///{file}").migrate()
-    assert str(file) in str(refusal.value)
-    assert "later" not in str(refusal.value)
+    assert str(file) in str(rejection.value)
+    assert "later" not in str(rejection.value)
     file.unlink()
     store = Store(f"sqlite:///{file}")
     store.migrate()

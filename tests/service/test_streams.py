@@ -127,9 +127,9 @@ def test_without_the_token_nothing_is_told_of_results(several: tuple[Processes, 
         for path, word in RESULTS.items():
             url = f"{address}{path.format(digest.hex())}"
             for headers in ({}, *wrong):
-                refused = get(url, headers)
+                rejected = get(url, headers)
                 nowhere = get(f"{address}{path.format('0' * 64)}", headers)
-                assert (refused.status_code, refused.content) == (401, nowhere.content)
+                assert (rejected.status_code, rejected.content) == (401, nowhere.content)
             if not path.endswith("/live"):
                 told = get(url, PASSWORD if path.startswith("/e/") else ADMIN)
                 assert word in told.raise_for_status().text

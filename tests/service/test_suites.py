@@ -13,9 +13,9 @@ from tests.service.served import served, wait_for
 
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.client import Device, Ledger, Pins
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.service.definition import Definition
-from tacit.service.store import LIVE
+from tacit.service.schema import LIVE
 from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import HPKE_SUITES, Aggregation, Answer, check_successor, in_words
@@ -86,7 +86,7 @@ def test_a_definition_asks_for_protection_from_quantum_computers() -> None:
 def test_no_successor_gives_protection_up(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         old = both.terms(("a", "b"), suite=POST_QUANTUM)
-        with pytest.raises(Refusal, match="suite of successor terms"):
+        with pytest.raises(Rejected, match="suite of successor terms"):
             check_successor(old, replace(old, suite=HPKE_SUITES[0], predecessor=old.digest))
         weak = both.terms(("a", "b"))
         check_successor(weak, replace(weak, suite=POST_QUANTUM, predecessor=weak.digest))

@@ -13,7 +13,8 @@ from tacit.records import RecordDirectory
 from tacit.service import round_scheduler
 from tacit.service.assignment import Assigned
 from tacit.service.coordinator import Coordinator
-from tacit.service.store import Stage, Store
+from tacit.service.schema import Stage
+from tacit.service.store import Store
 
 
 def silent(_identity: bytes) -> Callable[[Fraction], int]:
@@ -83,7 +84,7 @@ def test_a_round_that_another_process_has_opened_is_not_given_up(
     digest = first.begin(experiment_of(700))
     first.link.down = True
     round_scheduler.step(first.coordinator, first.link)
-    planned = second.coordinator.driven(Stage.PREPARING)
+    planned = second.coordinator.live_rounds(Stage.PREPARING)
     assert {row.announcement for row in planned} == {b""}
     first.link.down = False
     round_scheduler.step(first.coordinator, first.link)
@@ -91,7 +92,7 @@ def test_a_round_that_another_process_has_opened_is_not_given_up(
     for row in planned:
         batch.advance(row)
         batch._abandon(row)
-    rounds = second.coordinator.rounds(Stage.OPEN, Stage.REFUSED)
+    rounds = second.coordinator.rounds(Stage.OPEN, Stage.ABORTED)
     assert {row.stage for row in rounds} == {Stage.OPEN}
     assert first.hold(digest, lambda _option: 1) == sum(row.slots for row in planned)
     released = [
@@ -100,6 +101,7 @@ def test_a_round_that_another_process_has_opened_is_not_given_up(
     assert len(released) == len(planned)
 
 
+@pytest.mark.extended
 def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
     twins: tuple[Pair, Pair],
 ) -> None:

@@ -12,9 +12,11 @@ from tests.service.deployed import ADDRESSES, KEYS, definition_of, deployed
 from tests.service.test_linear_live import linear_definition, offers
 
 from tacit.aggregation.encryption import HpkeSuite
-from tacit.errors import Refusal, TacitError
+from tacit.assumptions import TRUST_OF_VIEW, BoundedAdversary
+from tacit.errors import Rejected, TacitError
 from tacit.service.definition import Definition
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
+from tacit.service.stated import stated_guarantee
 from tacit.service.trust_models import coordinator_engine, masking, shuffler
 from tacit.service.trust_models.contract import decoded
 from tacit.service.trust_models.masking import MaskingCoordinator
@@ -22,6 +24,7 @@ from tacit.service.trust_models.shuffler import ShufflerCoordinator
 from tacit.service.trust_models.two_servers import TwoServerCoordinator
 from tacit.terms import Terms
 from tacit.terms.parts import SKELLAM
+from tacit.trust import TrustModel
 
 TABLE: dict[str, Any] = {
     "algorithm": "private-contextual",
@@ -82,6 +85,37 @@ def test_a_protocol_with_less_noise_than_the_terms_is_not_served(case: str) -> N
     weaker = protocol_of(defined(case, epsilon=2 * definition.epsilon))
     with pytest.raises(TacitError, match="differs from that of the terms"):
         engine.codec(weaker, terms)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_stated_of_a_live_experiment_is_the_guarantee_of_its_terms(case: str) -> None:
+    """Its sums have the noise of the mechanism; masks and split shares cost δ besides, and
+    withstand bounded adversaries only.
+    """
+    definition = defined(case)
+    terms, rounds = terms_of(definition), definition.experiment().guarantee
+    assert rounds is not None
+    stated = stated_guarantee(terms, rounds)
+    assert stated is not None
+    spent = rounds.approximated
+    found = stated.approximated
+    assert found.epsilon >= terms.guarantee.epsilon >= spent.epsilon * (1 - 1e-12)
+    beyond = Fraction(getattr(found, "delta", 0)) - Fraction(getattr(spent, "delta", 0))
+    masked = terms.trust is TrustModel.SECURE_AGGREGATION
+    assert beyond >= terms.aggregation_delta * masked * (1 - Fraction(1, 10**9))
+    assert stated.participations == terms.guarantee.participations
+    assert stated.arithmetic is rounds.arithmetic
+    assert terms.assumptions <= {*stated.assumptions, TRUST_OF_VIEW[stated.view]}
+    bounded = BoundedAdversary() in stated.assumptions
+    assert bounded == (terms.trust is not TrustModel.LOCAL)
+    assert {one for one in rounds.assumptions if not one.needed} <= stated.assumptions
+
+
+def test_a_coordinator_states_the_guarantee_of_the_terms(tmp_path: Path) -> None:
+    with deployed(defined("masks"), tmp_path) as one:
+        shown = one.coordinator.status(one.digest)["guarantee"]
+    assert (shown["epsilon"], shown["delta"]) == (2.0, 1e-6)
+    assert {"id": "bounded-adversary"} in shown["assumptions"]
 
 
 @pytest.mark.parametrize("changed", [{"levels": 4}, {"guardrail": "errors"}], ids=str)
@@ -146,7 +180,7 @@ def test_announced_rounds_have_the_batch_and_the_shares_of_the_terms(
     with deployed(definition, tmp_path) as one:
         one.step(2)
         terms, row = one.pinned.terms, one.coordinator.rounds(Stage.OPEN)[0]
-        announced: Any = decoded(one.coordinator.engine_of(terms), terms, row.announcement)
+        announced: Any = decoded(coordinator_engine(terms), terms, row.announcement)
     about, slots = terms.aggregation, announced.slots
     assert about.minimum_batch_size == batch
     least = max(batch, slots - about.missing(slots)) if terms.trust.shares_noise else batch
@@ -164,6 +198,6 @@ def test_a_helper_makes_keys_for_the_suite_of_the_terms_only(tmp_path: Path, cas
         assert one.helper is not None
         assert one.pinned.terms.suite == "hpke-x25519-aes128gcm"
         for other in (HpkeSuite.X25519, HpkeSuite.HYBRID):
-            with pytest.raises(Refusal, match="must be hpke-x25519-aes128gcm, the suite"):
+            with pytest.raises(Rejected, match="must be hpke-x25519-aes128gcm, the suite"):
                 one.helper.keys(one.digest, bytes(16), other)
         assert one.helper.keys(one.digest, bytes(16), HpkeSuite.X25519_AES)

@@ -12,7 +12,7 @@ from tests.service.fronted import MODELS, Fronted, fronted, small
 from tacit.client import Device
 from tacit.client.entries import ParticipationOutcome
 from tacit.client.trust_models import reporter
-from tacit.client.trust_models.masking import MaskingReporter
+from tacit.client.trust_models.masking import MaskingReporter, _key
 
 
 class Leaving(httpx.BaseTransport):
@@ -61,7 +61,7 @@ def test_after_the_first_report_share_no_other_one_is_sent(tmp_path: Path, model
 
 
 @pytest.mark.parametrize("questions", [1, 3])
-def test_whoever_leaves_between_two_stages_answers_none(tmp_path: Path, questions: int) -> None:
+def test_a_device_that_leaves_between_stages_answers_none(tmp_path: Path, questions: int) -> None:
     """A held question was answered after the participant had left, with masked numbers at last."""
     asked: list[httpx.Request] = []
 
@@ -91,11 +91,11 @@ def test_whoever_leaves_between_two_stages_answers_none(tmp_path: Path, question
         assert transport.after == []
         kept = reporter(one.pinned.terms)
         assert isinstance(kept, MaskingReporter)
-        assert (mine.identity, mine.slot.number) not in kept._sessions, "numbers are forgotten"
+        assert _key(mine) not in kept._sessions, "numbers are forgotten"
         assert device.run_due() is None
 
 
-def test_whoever_leaves_before_the_stages_leaves_no_numbers_in_memory(tmp_path: Path) -> None:
+def test_a_device_that_leaves_before_the_stages_keeps_no_numbers(tmp_path: Path) -> None:
     with fronted(small("secure-aggregation"), tmp_path) as one:
         one.step(3)
         device = one.device()

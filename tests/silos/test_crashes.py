@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,17 @@ import numpy as np
 import pytest
 from tests.silos.harness import WARD, LocalFederation
 
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.records import MemoryRecords
 from tacit.silos import silo_masking
-from tacit.silos.agent import RecordedEvaluations
+from tacit.silos.agent import RecordedEvaluations, SiloAgent
 from tacit.silos.coordinator import SiloAbsent
 from tacit.silos.database import SiloDatabase
 from tacit.silos.evaluation import FIRST, EvaluationRequest, estimate
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import SyncSchedule
+from tacit.silos.messages import COORDINATOR, SiloMessage, SyncStage
 from tacit.silos.recorded import RecordedTable
 
 BATCH, ROWS = 2, 2
@@ -190,6 +192,7 @@ def boundaries(tmp_path: Path) -> int:
     return run_with_a_stop(tmp_path / "whole", None)
 
 
+@pytest.mark.extended
 def test_a_stop_at_some_boundaries(tmp_path: Path, boundaries: int) -> None:
     assert boundaries > 60
     for stop in range(3, boundaries, 41):
@@ -206,22 +209,90 @@ def test_a_stop_at_every_boundary(tmp_path: Path, boundaries: int) -> None:
         run_with_a_stop(folder, stop)
 
 
+def copied(federation: LocalFederation, folder: Path) -> bytes:
+    """A copy of the database of silo 0."""
+    federation.agents["silo0"]._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return (folder / "silo0.sqlite").read_bytes()
+
+
+def restored_from(copy: bytes, federation: LocalFederation, folder: Path) -> SiloAgent:
+    """The agent of silo 0 with a copy of its database, and with its records."""
+    federation.agents["silo0"]._database.close()
+    for left in folder.glob("silo0.sqlite*"):
+        left.unlink()
+    (folder / "silo0.sqlite").write_bytes(copy)
+    return federation.restart(0)
+
+
 def test_a_restored_database_draws_no_second_noise(tmp_path: Path) -> None:
     federation = LocalFederation.of(3, folder=tmp_path, schedule=SCHEDULE)
     coordinator = federation.coordinator()
     coordinator.deliver()
-    federation.agents["silo0"]._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    copy = (tmp_path / "silo0.sqlite").read_bytes()
+    copy = copied(federation, tmp_path)
     coordinator.synchronise()
-    federation.agents["silo0"]._database.close()
-    for left in tmp_path.glob("silo0.sqlite*"):
-        left.unlink()
-    (tmp_path / "silo0.sqlite").write_bytes(copy)
-    restored = federation.restart(0)
+    restored = restored_from(copy, federation, tmp_path)
     assert restored.status()["rows"] == 0
     federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes: row 0 again
     other = federation.coordinator()
     with pytest.raises(SiloAbsent):
         other.synchronise()
-    with pytest.raises(Refusal, match="has another message on record"):
+    with pytest.raises(Rejected, match="row 0 is on record: the database was restored"):
         restored._row(0)
+    assert restored.status()["rows"] == 0
+    restored._commit(0, [])  # as a process that had asked before the record was written
+    with pytest.raises(Rejected, match="has another message on record"):
+        restored._row(0)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_restored_database_lets_no_record_enter_a_second_row(tmp_path: Path, rows: int) -> None:
+    """Also where the terms let silos miss rows: the released ones are none of those."""
+    schedule = SyncSchedule(horizon=40)
+    federation = LocalFederation.of(4, folder=tmp_path, missing=1, schedule=schedule)
+    coordinator = federation.coordinator()
+    coordinator.deliver()
+    federation.play(3, np.random.default_rng(5))
+    copy = copied(federation, tmp_path)
+    for _ in range(rows):
+        coordinator.synchronise()
+        coordinator.deliver()
+    assert federation.agents["silo0"].status()["synchronised"] > 0
+    restored = restored_from(copy, federation, tmp_path)
+    coordinator.deliver()
+    coordinator.synchronise()
+    assert coordinator.step == rows + 1  # without the restored silo
+    status = restored.status()
+    assert (status["policy"], status["rows"], status["synchronised"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_restored_database_hides_no_charge(tmp_path: Path, retried: bool) -> None:
+    """Also not behind the number of an evaluation that was rejected without a charge."""
+    federation = LocalFederation.of(3, folder=tmp_path, schedule=SCHEDULE)
+    budget = RecordedEvaluations(TABLE, 2 * REQUEST.epsilon, Fraction(1, 10**4))
+    poor = RecordedEvaluations(TABLE, REQUEST.epsilon / 2, Fraction(1, 10**4))
+    federation.recorded = poor if retried else budget
+    federation.restart(0)
+    agent, empty = federation.agents["silo0"], copied(federation, tmp_path)
+    asked = SiloMessage(federation.terms.digest, SyncStage.EVALUATE, FIRST, COORDINATOR, 1)
+
+    def evaluate(agent: SiloAgent, number: int, request: EvaluationRequest) -> None:
+        message = replace(asked, step=FIRST + number, payload=request.encode())
+        agent.respond("EVALUATE", message.encode(federation.key))
+        agent._row(FIRST + number)  # as JOIN does before the message is masked
+
+    first = REQUEST if retried else replace(REQUEST, epsilon=Fraction(100))
+    second = replace(REQUEST, epsilon=2 * REQUEST.epsilon)
+    with pytest.raises(Rejected, match="the budget of this silo"):
+        evaluate(agent, 0, first)
+    if retried:  # with a larger budget, and then the first one's charge is lost
+        empty, federation.recorded = copied(federation, tmp_path), budget
+        agent = federation.restart(0)
+        evaluate(agent, 0, first)
+    else:
+        evaluate(agent, 1, second)
+    restored = restored_from(empty, federation, tmp_path)
+    number = int(retried)
+    with pytest.raises(Rejected, match="evaluation 0 is on record: the database was restored"):
+        evaluate(restored, number, second)
+    assert restored.status()["evaluations"] == 0

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +52,7 @@ def test_a_hospital_treats_one_kind_of_patients() -> None:
     assert 150 < sum(one["emergency"] for one in found) < 250
 
 
+@pytest.mark.extended
 def test_a_small_study_in_one_process() -> None:
     result = in_process(1, count=100)
     assert result.effects.shape == result.truth.shape == (2, 5)
@@ -57,6 +61,7 @@ def test_a_small_study_in_one_process() -> None:
     assert len(result.own) == len(result.at_home) == len(result.treated) == len(HOSPITALS)
 
 
+@pytest.mark.extended
 def test_the_report_shows_regret_coefficients_and_who_saw_what() -> None:
     pytest.importorskip("nvflare")
     from tests.silos.harness import LocalFederation
@@ -91,17 +96,45 @@ def test_the_shared_policy_is_better_than_every_hospital_alone_in_nine_of_ten_se
 
 @pytest.mark.slow
 def test_the_demonstration_on_flare(tmp_path: Path) -> None:
+    """Bounded in CPU time, since a busy machine stretches the schedule: 141 s when measured."""
     pytest.importorskip("nvflare")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = ["demo", "silos", "--json", "--out", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "tacit", *words], capture_output=True, text=True, check=True
     )
     told = json.loads(done.stdout)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert told["better"]
-    assert told["seconds"] < 300
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 300
     assert (tmp_path / "silos.html").stat().st_size > 50_000
 
 
+@pytest.mark.extended
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_the_demonstration_ends_soon_when_it_is_stopped(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    pytest.importorskip("nvflare")
+    words = ["demo", "silos", "--pace", "500", "--out", str(tmp_path / "out")]  # 17 minutes
+    with subprocess.Popen(
+        [sys.executable, "-m", "tacit", *words],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as demo:
+        assert demo.stderr is not None
+        assert any("about 17 min" in line for line in demo.stderr)
+        demo.send_signal(how)
+        try:
+            assert demo.wait(90) in (130, -signal.SIGINT)
+        finally:
+            demo.kill()
+    assert not list(tmp_path.glob("tacit-silos-*"))
+
+
+@pytest.mark.extended
 def test_a_result_says_when_this_machine_was_too_slow_for_the_schedule() -> None:
     pytest.importorskip("nvflare")
     from tests.silos.harness import LocalFederation

@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 from tests.silos.harness import LocalFederation
 
-from tacit.assumptions import PublicMembership
+from tacit.assumptions import BoundedAdversary, PublicMembership
 from tacit.environments.silos import Synthetic
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.protocols.mechanism import Releases
 from tacit.silos.context import ContextColumn, ContextSpec
 from tacit.silos.coordinator import FederationCoordinator, SiloAbsent
@@ -142,6 +142,8 @@ def test_the_guarantee_assumes_that_records_keep_their_places(algorithm: str) ->
     derived = federation.pinned.derived
     assert derived.guarantee is not None
     assert PublicMembership() in derived.guarantee.assumptions
+    bounded = BoundedAdversary() in derived.guarantee.assumptions  # who sees no more than the sum
+    assert bounded == federation.pinned.terms.masked
     assert any(PublicMembership().text() in one for one in explain(federation.pinned.terms, 0))
 
 
@@ -337,11 +339,11 @@ def test_terms_are_pinned_with_every_partys_own_signature_only() -> None:
     terms, signed = SIGNED.terms, SIGNED.signatures
     assert PinnedFederation(terms, signed) == SIGNED
     for few in (signed[:-1], (*signed, signed[0])):
-        with pytest.raises(Refusal, match="number of signatures is"):
+        with pytest.raises(Rejected, match="number of signatures is"):
             PinnedFederation(terms, few)
-    with pytest.raises(Refusal, match="silo1 did not sign"):
+    with pytest.raises(Rejected, match="silo1 did not sign"):
         PinnedFederation(terms, (*signed[:2], signed[3], signed[3]))
-    with pytest.raises(Refusal, match="coordinator did not sign"):
+    with pytest.raises(Rejected, match="coordinator did not sign"):
         PinnedFederation(replace(terms, question="Which other?"), signed)
 
 
@@ -373,7 +375,7 @@ def test_terms_survive_their_encoding() -> None:
     federation = LocalFederation.of(4, missing=1)
     terms = federation.terms
     assert FederationTerms.decode(terms.encode()) == terms
-    with pytest.raises(Refusal, match="not in canonical form"):
+    with pytest.raises(Rejected, match="not in canonical form"):
         FederationTerms.decode(terms.encode() + b" ")
 
 

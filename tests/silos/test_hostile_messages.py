@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.silos.harness import LocalFederation
 from tests.silos.test_crashes import REQUEST, TABLE
 
-from tacit.aggregation.wire import packed, unpacked
+from tacit.aggregation.wire import pack_parts, unpack_parts
 from tacit.bandits.contextual.linucb import LinUCBPolicy
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.records import MemoryRecords
 from tacit.signatures import Signed, sign
 from tacit.silos.agent import RecordedEvaluations
@@ -73,7 +73,7 @@ class Setting:
     def rejected(self, message: bytes, match: str) -> None:
         """The agent rejects a message and changes nothing."""
         before = self.agent.status()
-        with pytest.raises(Refusal, match=match):
+        with pytest.raises(Rejected, match=match):
             self.agent.respond("any", message)
         assert self.agent.status() == before
 
@@ -106,10 +106,10 @@ def test_reordered_messages_are_rejected() -> None:
         if stage == "SHARE":
             asked = SiloMessage.decode(messages["silo0"], federation.terms)
             early = replace(asked, stage=SyncStage.MASK).encode(federation.key)
-            with pytest.raises(Refusal):
+            with pytest.raises(Rejected):
                 agent.respond("MASK", early)
             early = replace(asked, stage=SyncStage.REVEAL).encode(federation.key)
-            with pytest.raises(Refusal, match="signatures"):
+            with pytest.raises(Rejected, match="signatures"):
                 agent.respond("REVEAL", early)
         return messages
 
@@ -146,6 +146,7 @@ def test_foreign_and_altered_messages_are_rejected(setting: Setting) -> None:
         {"constant": None},
         {"bias": (float("1e400"),) * 6},
         {"radii": ()},
+        {"radii": (1.0,) * 1_000},  # more than any row of the terms has records
         {"gram": ((0.0,) * 6,) * 6},
     ],
 )
@@ -224,7 +225,7 @@ def test_messages_leave_as_the_terms_say(algorithm: str, stage: SyncStage, told:
     federation.coordinator(wire).deliver()
     asked = SiloMessage.decode(wire.asked["POLICY"][0]["silo0"], federation.terms)
     other = replace(asked, stage=stage, payload=b"").encode(federation.key)
-    with pytest.raises(Refusal, match=told):
+    with pytest.raises(Rejected, match=told):
         federation.agents["silo0"].respond(stage.name, other)
     assert not federation.agents["silo0"].status()["rows"]
 
@@ -232,7 +233,7 @@ def test_messages_leave_as_the_terms_say(algorithm: str, stage: SyncStage, told:
 def test_a_round_of_another_row_is_rejected(setting: Setting) -> None:
     setting.coordinator.deliver()
     old = SiloMessage.decode(setting.wire.asked["JOIN"][0]["silo0"], setting.federation.terms)
-    with pytest.raises(Refusal, match="step of the round is 0: must be 1"):
+    with pytest.raises(Rejected, match="step of the round is 0: must be 1"):
         setting.agent.respond("JOIN", replace(old, step=1).encode(setting.federation.key))
 
 
@@ -251,12 +252,12 @@ def test_rows_that_a_silo_missed_are_final() -> None:
     agent, terms = federation.agents["silo0"], federation.terms
     asked = SiloMessage.decode(wire.asked["POLICY"][0]["silo0"], terms)
     beyond = replace(asked, step=len(terms.batches) + 1).encode(federation.key)
-    with pytest.raises(Refusal, match=f"step of the policy is {len(terms.batches) + 1}: must be"):
+    with pytest.raises(Rejected, match=f"step of the policy is {len(terms.batches) + 1}: must be"):
         agent.respond("POLICY", beyond)
     agent.respond("POLICY", replace(asked, step=2).encode(federation.key))
     assert agent.status()["rows"] == 2
     for row in (0, 1):
-        with pytest.raises(Refusal, match="others are final"):
+        with pytest.raises(Rejected, match="others are final"):
             agent._row(row)
 
 
@@ -286,10 +287,10 @@ def test_evaluations_of_another_order_request_or_key_are_rejected() -> None:
         (replace(first, step=first.step + 1, payload=b"{}"), "invalid"),
         (replace(first, step=first.step + 1), "at most 9, the budget"),
     ):
-        with pytest.raises(Refusal, match=told):
+        with pytest.raises(Rejected, match=told):
             agent.respond("EVALUATE", message.encode(federation.key))
     forged = replace(first, step=first.step + 1, payload=cheap)
-    with pytest.raises(Refusal, match="did not sign"):
+    with pytest.raises(Rejected, match="did not sign"):
         agent.respond("EVALUATE", forged.encode(federation.keys[1]))
     assert agent.status()["evaluations"] == 1
 
@@ -342,18 +343,18 @@ def test_a_restored_database_evaluates_nothing_twice() -> None:
     federation, wire, coordinator = evaluating()
     agent = federation.agents["silo0"]
     agent._database._connection.execute("UPDATE evaluations SET message = zeroblob(16)")
-    with pytest.raises(Refusal, match="has another message on record"):
+    with pytest.raises(Rejected, match="has another message on record"):
         agent._row(FIRST)
     agent._database._connection.execute("DELETE FROM evaluations")
     federation.records["coordinator"] = MemoryRecords()  # the coordinator colludes
     with pytest.raises(SiloAbsent):
         federation.coordinator(wire).evaluate(REQUEST)
-    with pytest.raises(Refusal, match="evaluation 0 is unknown"):
+    with pytest.raises(Rejected, match="evaluation 0 is unknown"):
         agent._row(FIRST)
     dear = replace(REQUEST, epsilon=Fraction(100)).encode()  # would be rejected, and keep a number
     for message in (dear, REQUEST.encode()):
         asked = SiloMessage(federation.terms.digest, SyncStage.EVALUATE, FIRST, COORDINATOR, 1)
-        with pytest.raises(Refusal, match="evaluation 0 is on record: the database was restored"):
+        with pytest.raises(Rejected, match="evaluation 0 is on record: the database was restored"):
             agent.respond("", replace(asked, payload=message).encode(federation.key))
     assert agent._database.evaluations() == {}
     assert coordinator.evaluate(REQUEST).records > 0  # from its records
@@ -419,6 +420,39 @@ def test_a_silo_signs_one_set_of_survivors_per_row() -> None:
     for agent in federation.agents.values():
         agent._database._connection.execute("UPDATE rows SET survivors = NULL")
     lost = ("silo3", "MASK")
+    coordinator.synchronise()
+    assert coordinator.step == 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "part"),
+    [("JOIN", "none"), ("JOIN", "joining"), ("JOIN", "card"), ("JOIN", "other keys")]
+    + [(stage, "none") for stage in ("SHARE", "CHECK", "MASK", "REVEAL")],
+)
+def test_a_silo_that_answers_wrongly_counts_as_missing(stage: str, part: str) -> None:
+    federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
+    wire, terms, key = Wire(federation), federation.terms, federation.keys[3]
+
+    def spoil(asked: str, answers: dict[str, bytes]) -> dict[str, bytes]:
+        if asked != stage or "silo3" not in answers:
+            return answers
+        answer = SiloMessage.decode(answers["silo3"], terms)
+        payload = b""
+        if part != "none":
+            joining, card = unpack_parts(answer.payload)
+            if part == "joining":
+                joining = joining[:-1] + bytes([joining[-1] ^ 1])
+            elif part == "card":
+                card = bytes(len(card))
+            else:
+                context = federation.agents["silo3"]._masking._client.round.context  # type: ignore[union-attr]
+                card = bytes(96) + sign(Signed.SILO_KEYS, context + bytes(96), key)
+            payload = pack_parts([joining, card])
+        return answers | {"silo3": replace(answer, payload=payload).encode(key)}
+
+    wire.back = spoil
+    coordinator = federation.coordinator(wire)
+    coordinator.deliver()
     coordinator.synchronise()
     assert coordinator.step == 1
 
@@ -492,7 +526,7 @@ def test_other_survivors_than_enough_silos_that_joined_are_not_signed(
             asked = SiloMessage.decode(messages["silo0"], federation.terms)
             payload = struct.pack(f">{len(listed)}H", *listed)
             others = replace(asked, payload=payload).encode(federation.key)
-            with pytest.raises(Refusal, match=told):
+            with pytest.raises(Rejected, match=told):
                 federation.agents["silo0"].respond(stage, others)
         return messages
 
@@ -519,7 +553,7 @@ def test_silos_reveal_for_the_survivors_that_they_signed_only() -> None:
             last.append(SiloMessage.decode(answer, federation.terms).payload)
         if stage == "REVEAL":
             asked = {
-                name: replace(one, payload=packed([*unpacked(one.payload), last[0]]))
+                name: replace(one, payload=pack_parts([*unpack_parts(one.payload), last[0]]))
                 for name, one in asked.items()
             }
         return {name: one.encode(federation.key) for name, one in asked.items()}
@@ -552,10 +586,10 @@ def test_keys_of_a_colluding_silo_must_be_those_of_the_round(number: int) -> Non
         masking, keys = federation.agents["silo0"]._masking, bytes(range(96))
         assert masking is not None
         content = masking._client.round.context + keys
-        parts = unpacked(asked.payload)
+        parts = unpack_parts(asked.payload)
         parts[1 + number] = keys + sign(Signed.SILO_KEYS, content, federation.keys[number])
-        altered = replace(asked, payload=packed(parts)).encode(federation.key)
-        with pytest.raises(Refusal, match="has keys that no silo of the terms signed"):
+        altered = replace(asked, payload=pack_parts(parts)).encode(federation.key)
+        with pytest.raises(Rejected, match="has keys that no silo of the terms signed"):
             federation.agents["silo0"].respond(stage, altered)
         return {name: one for name, one in messages.items() if name != "silo0"}
 
@@ -575,9 +609,9 @@ def test_a_coordinator_cannot_invent_silos() -> None:
         if stage != "SHARE":
             return messages
         asked = SiloMessage.decode(messages["silo0"], federation.terms)
-        parts = unpacked(asked.payload)
+        parts = unpack_parts(asked.payload)
         parts[2] = parts[2][:-1] + bytes([parts[2][-1] ^ 1])
-        altered = replace(asked, payload=packed(parts)).encode(federation.key)
+        altered = replace(asked, payload=pack_parts(parts)).encode(federation.key)
         return messages | {"silo0": altered}
 
     wire.forth = swap
@@ -592,10 +626,10 @@ def test_terms_need_every_signature() -> None:
     names = ["coordinator", "silo0", "silo1", "silo2"]
     whole = write_federation(terms, dict(zip(names, signed, strict=True)))
     assert pin_federation(whole) == federation.pinned
-    with pytest.raises(Refusal, match="signatures of silo2 are missing"):
+    with pytest.raises(Rejected, match="signatures of silo2 are missing"):
         pin_federation(write_federation(terms, dict(zip(names[:3], signed[:3], strict=True))))
     swapped = dict(zip(names, (signed[0], signed[2], signed[1], signed[3]), strict=True))
-    with pytest.raises(Refusal, match="did not sign"):
+    with pytest.raises(Rejected, match="did not sign"):
         pin_federation(write_federation(terms, swapped))
     with pytest.raises(TacitError, match="one that the terms name"):
         sign_federation(terms, Ed25519PrivateKey.generate())

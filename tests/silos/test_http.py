@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 from tests.silos.harness import LocalFederation, serving
 
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
+from tacit.silos.application import AgentClient
 from tacit.silos.exchange import InProcessExchange
 from tacit.silos.http import agent_app
 from tacit.silos.relay import AgentRelay
@@ -106,13 +108,32 @@ def test_a_synchronisation_through_relays(
     federation.play(3, np.random.default_rng(1))
     coordinator.synchronise()
     assert coordinator.step == 1
-    with pytest.raises(Refusal, match="see its log"):
+    with pytest.raises(Rejected, match="see its log"):
         relays["silo0"].respond("POLICY", b"x" * 200)
 
 
-def test_a_relay_without_its_agent() -> None:
+def test_an_application_hears_which_token_or_agent_is_wrong(tmp_path: Path) -> None:
+    token = tmp_path / "application-token"
+    with pytest.raises(TacitError, match=r"application-token, which is not readable .* name the"):
+        AgentClient(1, token)
+    token.write_text("another", encoding="utf-8")
+    with serving(LocalFederation.of(3), APPLICATION, ENGINE) as ports:
+        port = ports["silo0"]
+        client = AgentClient(port, token)
+        with pytest.raises(TacitError, match=rf"127.0.0.1:{port} rejects its token. Name the"):
+            client.status()
+        client.close()
+    with pytest.raises(Unavailable, match=r"does not answer .* tacit silo serve"):
+        AgentClient(free_port(), token).status()
+
+
+def free_port() -> int:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
+        return int(bound.getsockname()[1])
+
+
+def test_a_relay_without_its_agent() -> None:
+    port = free_port()
     with pytest.raises(Unavailable, match="tacit silo serve"):
         AgentRelay("127.0.0.1", port, ENGINE).respond("POLICY", b"")

@@ -15,8 +15,8 @@ import pytest
 from scipy import stats
 from tests.silos.harness import WARD, LocalFederation
 
-from tacit.errors import Refusal, TacitError
-from tacit.protocols.prefix_sums import Encoder
+from tacit.errors import Rejected, TacitError
+from tacit.protocols.prefix_encoder import Encoder
 from tacit.records import MemoryRecords
 from tacit.rounding import no_more
 from tacit.silos.agent import RecordedEvaluations
@@ -83,7 +83,7 @@ def test_a_table_is_read_as_declared_from_csv_and_parquet(tmp_path: Path) -> Non
         ("old,True,drug,1,0.5", "age is 'old': must be a number"),
         ("30,True,drug,,0.5", "outcome is '': must be a number"),
         ("30,True,drug", "outcome is None: must be a number"),
-        ("30,True,drug,1,0.5,more", "lack none and have None too many"),
+        ("30,True,drug,1,0.5,more", "more cells than line 1"),
     ],
 )
 def test_a_wrong_row_is_rejected_with_its_number(tmp_path: Path, row: str, told: str) -> None:
@@ -92,10 +92,18 @@ def test_a_wrong_row_is_rejected_with_its_number(tmp_path: Path, row: str, told:
     with pytest.raises(TacitError, match=f"row 3: .*({told})"):
         read_recorded(path, WARD, REWARD)
     path.write_text("age,severe,action,outcome\n30,True,drug,1\n")
-    with pytest.raises(TacitError, match="row 1: columns lack propensity and have none too many"):
+    with pytest.raises(
+        TacitError,
+        match=r"row 1: columns lack propensity and have none too many: .* \(probability, pscore\)",
+    ):
         read_recorded(path, WARD, REWARD)
-    path.write_text("age,severe,treatment,reward,pscore\n30,True,drug,1,0.5\n")
-    assert read_recorded(path, WARD, REWARD).rewards.tolist() == [1.0]
+    path.write_bytes(b"\xff")
+    with pytest.raises(TacitError, match="not UTF-8 text: save it"):
+        read_recorded(path, WARD, REWARD)
+    for separator in ",;\t":
+        table = "age,severe,treatment,reward,pscore\n30,True,drug,1,0.5\n"
+        path.write_text("\ufeff" + table.replace(",", separator), encoding="utf-8")
+        assert read_recorded(path, WARD, REWARD).rewards.tolist() == [1.0]
 
 
 def test_replay_by_rejection_through_a_federation(tmp_path: Path) -> None:
@@ -153,6 +161,7 @@ def test_an_evaluation_covers_the_truth_and_is_charged(tmp_path: Path, estimator
     for agent in federation.agents.values():
         status = agent.status()
         assert (status["evaluations"], status["epsilon_of_evaluations"]) == (1, "1")
+        assert status["delta_of_evaluations"] == "1/1000000"
     coordinator.evaluate(request(estimator, "1/2"))
     with pytest.raises(SiloAbsent, match="only 0 silos accept"):
         coordinator.evaluate(request(estimator, "3/4"))  # 1 + 1/2 + 3/4 > 2
@@ -201,12 +210,14 @@ def test_a_federation_has_numbers_for_so_many_evaluations(tmp_path: Path) -> Non
     for number in range(MOST):
         name = b"evaluation" + number.to_bytes(4, "big")
         records.replace(name, None, b'{"request": "", "numbers": null}')
-    with pytest.raises(Refusal, match="number of the evaluation is 32767: must be from 0 to 32766"):
+    with pytest.raises(
+        Rejected, match="number of the evaluation is 32767: must be from 0 to 32766"
+    ):
         federation.coordinator().evaluate(request())
     assert not any(one._database.evaluations() for one in federation.agents.values())
     pinned = PinnedEvaluation(federation.terms, federation.pinned.signatures, request())
     pinned.check_step(BY_POLICY - 1)
-    with pytest.raises(Refusal, match="number of the evaluation"):
+    with pytest.raises(Rejected, match="number of the evaluation"):
         pinned.check_step(BY_POLICY)
 
 
@@ -235,7 +246,7 @@ def test_evaluations_together_cost_no_more_than_either_budget() -> None:
         ("epsilon", (epsilon * Fraction(99, 100), delta)),
         ("delta", (epsilon, delta * Fraction(99, 100))),
     ):
-        with pytest.raises(Refusal, match=f"{name} of all evaluations is .* budget of this silo"):
+        with pytest.raises(Rejected, match=f"{name} of all evaluations is .* budget of this silo"):
             RecordedEvaluations(table, *less).check_budget(both)
 
 
@@ -258,6 +269,20 @@ def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:
                 for chance in rng.uniform(0.01, 1, 2)
             )
             assert np.linalg.norm(one - other) <= math.sqrt(2) + 1e-12
+
+
+@pytest.mark.parametrize("bound", ["8e1", "8e999999999", "80/0", "[" * 5_000])
+def test_bounds_of_a_policy_that_take_forever_are_rejected(bound: str) -> None:
+    """A coordinator sends policies: ten characters stood for a number of 400 MB."""
+    policy = ExportedPolicy(WARD, 1, np.zeros((2, 3))).to_json()
+    hostile = policy.replace('"80"', bound if bound.startswith("[") else f'"{bound}"')
+    assert hostile != policy
+    with pytest.raises(TacitError, match="no exported policy"):
+        ExportedPolicy.from_json(hostile)
+    encoded = request("clipped-ips").encode().replace(b'\\"80\\"', f'\\"{bound}\\"'.encode())
+    assert bound.encode() in encoded
+    with pytest.raises(Rejected, match="no exported policy"):
+        EvaluationRequest.decode(encoded)
 
 
 @pytest.mark.parametrize("size", [1e6, 1e200, 1.7e308])

@@ -18,7 +18,8 @@ from tests.silos.test_federation import released
 
 from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_delivery import draw_vector
-from tacit.protocols.prefix_sums import Encoder, PrefixSums
+from tacit.protocols.prefix_encoder import Encoder
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.silos.federation import SyncSchedule
 from tacit.types import Floats
 

@@ -98,6 +98,7 @@ def test_each_row_is_used_at_most_once_and_the_run_ends_with_the_rows() -> None:
         world.play(Round(0, 2, policy([1.0, 1.0], 30)), None, rng)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("algorithm", ["fedlinucb", "secagg-fedlinucb", "ldp-fedlinucb"])
 def test_a_simulation_reports_mean_rewards_and_no_regret(tmp_path: Path, algorithm: Any) -> None:
     replay = read_replay(write(tmp_path, 450))
@@ -114,6 +115,7 @@ def test_a_simulation_reports_mean_rewards_and_no_regret(tmp_path: Path, algorit
     assert [run["learned"] for run in again.runs] == [run["learned"] for run in result.runs]
 
 
+@pytest.mark.extended
 def test_without_privacy_the_replay_learns_what_helps_whom(tmp_path: Path) -> None:
     replay = read_replay(write(tmp_path, 3000))
     result = simulate("fedlinucb", replay.world(), runs=1, workers=1)
@@ -128,6 +130,7 @@ def call(*words: str) -> Any:
     return CliRunner().invoke(app, list(words))
 
 
+@pytest.mark.extended
 def test_the_commands_replay_and_evaluate(tmp_path: Path) -> None:
     path, out = write(tmp_path, 600), tmp_path / "out"
     done = call(

@@ -21,7 +21,7 @@ from tests.simulation.naps import Dies, Elsewhere, Nap, strange
 from tacit.errors import TacitError
 from tacit.simulation import over_seeds, progress
 from tacit.simulation import seeds as seeding
-from tacit.simulation.engines import Failure, local
+from tacit.simulation.engines import Failure, run_locally
 from tacit.simulation.log import RunLog, header
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +117,7 @@ def test_one_interrupt_stops_at_once_and_keeps_what_is_done(
         assert not any(map(alive, pids(tmp_path)))
 
 
+@pytest.mark.extended
 @posix
 def test_an_interrupt_while_workers_start_is_not_lost_and_not_theirs(tmp_path: Path) -> None:
     with napping(tmp_path, 600.0, processes=1) as process:
@@ -244,6 +245,7 @@ def test_a_log_that_cannot_be_written_is_rejected_before_any_run(tmp_path: Path)
                 over_seeds(Dies(0), range(1), path=bad, resume=resume)
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("pool")
 def test_what_no_other_process_could_load_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"seed": 0}
@@ -259,6 +261,7 @@ def test_what_no_other_process_could_load_runs_here(monkeypatch: pytest.MonkeyPa
         assert {record["process"] for record in records} == {os.getpid()}
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
@@ -282,6 +285,7 @@ def test_an_error_names_its_seed_and_what_was_done_stays(
     assert len(stayed) >= 2  # one of two workers may still be at its first seed
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("pool")
 def test_an_error_that_cannot_be_sent_is_told() -> None:
     with pytest.raises(RuntimeError, match="StrangeError: 3") as caught:
@@ -289,6 +293,7 @@ def test_an_error_that_cannot_be_sent_is_told() -> None:
     assert "in the run of seed 2" in caught.value.__notes__
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("pool")
 def test_a_worker_that_dies_is_told_with_its_seed() -> None:
     with pytest.raises(TacitError, match=r"exit code 7.*fewer workers.*seed 2"):
@@ -297,7 +302,7 @@ def test_a_worker_that_dies_is_told_with_its_seed() -> None:
 
 @pytest.mark.extended
 def test_a_worker_that_dies_gives_back_what_else_it_had_in_hand() -> None:
-    answers = list(local(Dies(700), range(1500), 2))
+    answers = list(run_locally(Dies(700), range(1500), 2))
     assert sorted(number for number, _ in answers) == list(range(1500))
     assert [number for number, answer in answers if isinstance(answer, Failure)] == [700]
 

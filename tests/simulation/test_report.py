@@ -22,7 +22,7 @@ from tacit.simulation.grid import study_of
 from tacit.simulation.log import header
 from tacit.simulation.report import entries, summaries, write_report
 from tacit.simulation.store import stored
-from tacit.simulation.sweeping import ExecutionConfig, carry_out, saved, sweep
+from tacit.simulation.sweeping import ExecutionConfig, read_saved, run_study, sweep
 
 
 class Reader(HTMLParser):
@@ -60,7 +60,7 @@ def read(path: Path) -> tuple[str, Reader]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
     out = tmp_path_factory.mktemp("study")
-    swept = carry_out(study_of(SMALL), ExecutionConfig(workers=0), out, "tacit sweep small.toml")
+    swept = run_study(study_of(SMALL), ExecutionConfig(workers=0), out, "tacit sweep small.toml")
     assert [path.name for path in write_report(out, bound=with_bounds)] == [
         "report.html",
         "summary.csv",
@@ -178,7 +178,7 @@ def test_a_report_without_jinja2_says_what_to_install(
     with pytest.raises(TacitError, match=r"jinja2 is missing.*pip install 'tacit\[plot\]'"):
         write_report(made[0], tmp_path)
     assert list(tmp_path.iterdir()) == []
-    assert len(summaries(entries(saved(made[0])))) == 10
+    assert len(summaries(entries(read_saved(made[0])))) == 10
 
 
 def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
     write_report(tmp_path)
     text, _ = read(tmp_path / "report.html")
     assert "not known here, nor is regret" in text
-    (row,) = summaries(entries(saved(tmp_path)))
+    (row,) = summaries(entries(read_saved(tmp_path)))
     assert row["regret_mean"] is None
 
 
@@ -210,7 +210,7 @@ def test_a_chart_puts_what_is_larger_higher_and_further_right() -> None:
     axes = (Axis.around("ε", [1, 1000]), Axis.around("regret", [1, 5000]))
     drawn = Chart("x", *axes, [Series("s", points, "red", marks=True)])
     places = [tuple(map(float, one.split(","))) for one in drawn.line(points).split()]
-    assert places == [(drawn.across(p.x or 0), drawn.down(p.y)) for p in points]
+    assert places == [(drawn.x_position(p.x or 0), drawn.y_position(p.y)) for p in points]
     assert sorted(places) == places
     assert sorted((y for _, y in places), reverse=True) == [y for _, y in places]
 

@@ -175,10 +175,10 @@ def test_a_directory_without_permission_is_rejected(closed: Path) -> None:
 
 
 def test_a_rejected_permission_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: object, **__: object) -> None:
+    def rejects(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "mkdir", refuses)
+    monkeypatch.setattr(Path, "mkdir", rejects)
     with pytest.raises(TacitError, match=r"no permission\. Choose a directory"):
         probe(tmp_path / "new")
 

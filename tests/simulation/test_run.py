@@ -12,7 +12,7 @@ from tacit.algorithms import ArmsProblem
 from tacit.algorithms.registry import lookup
 from tacit.bandits import Learner
 from tacit.bandits.contract import Plan
-from tacit.environments import Bernoulli, ClippedGaussian, FromFunction, Guarded, Recorded
+from tacit.environments import Bernoulli, ClippedGaussian, FromFunction, Recorded, TwoMetrics
 from tacit.environments.silos import Synthetic
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
@@ -107,6 +107,7 @@ def test_final_regret_is_at_the_horizon_whatever_the_checkpoints() -> None:
     assert result.final_regret == pytest.approx(10 * 0.7 + 5 * 0.4 + 8 * 0.4 + 7 * 0.7)
 
 
+@pytest.mark.extended
 def test_realised_regret_counts_every_reward_of_rounds_that_stay_closed_too() -> None:
     """The mean over 2,000 runs is the pseudo-regret, within 5 standard errors; its spread is that
     of coins, of all 50 users.
@@ -208,7 +209,7 @@ def test_worlds_reject_rounds_that_are_not_theirs() -> None:
 @pytest.mark.parametrize("slow", [False, True])
 def test_both_paths_report_two_metrics_of_everybody(slow: bool) -> None:
     """So little noise that there is none: what is learned is what participants held."""
-    world = Guarded(Bernoulli((0.2, 0.9)), Bernoulli((1.0, 0.0)))
+    world = TwoMetrics(Bernoulli((0.2, 0.9)), Bernoulli((1.0, 0.0)))
     problem = ArmsProblem.of(
         arms=2, horizon=3_000, control_share=0.3, guardrail="errors", epsilon=60.0, binary=True
     )

@@ -71,11 +71,12 @@ def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 2
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", extended_after(1, ["dist-dp-se", "private-klucb", "thompson"]))
 def test_processes_give_the_same_records_bit_for_bit(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = lookup(name).ask({"arms": 4, "horizon": 5000, "rewards": "gaussian"})
+    problem = lookup(name).make_problem({"arms": 4, "horizon": 5000, "rewards": "gaussian"})
     task = Trial(name, problem)
     alone = over_seeds(task, range(5), workers=1)
     monkeypatch.setattr(seeding, "WORTH_A_POOL", 0.0)

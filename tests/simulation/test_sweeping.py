@@ -22,7 +22,7 @@ from tacit.environments import FromFunction
 from tacit.simulation import sweeping
 from tacit.simulation.grid import read_study, study_of
 from tacit.simulation.store import LOG, read_directory
-from tacit.simulation.sweeping import ExecutionConfig, carry_out, estimate, saved, sweep
+from tacit.simulation.sweeping import ExecutionConfig, estimate, read_saved, run_study, sweep
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 Sweeping = subprocess.Popen[str]
@@ -69,14 +69,14 @@ def content(out: Path) -> bytes:
 def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The last file of the small study, made in one process."""
     out = tmp_path_factory.mktemp("reference")
-    carry_out(study_of(SMALL), ExecutionConfig(workers=0), out)
+    run_study(study_of(SMALL), ExecutionConfig(workers=0), out)
     return content(out)
 
 
 @pytest.mark.extended
 def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: bytes) -> None:
     for workers in (1, 2):
-        swept = carry_out(
+        swept = run_study(
             study_of(SMALL), ExecutionConfig(workers=workers), tmp_path / str(workers)
         )
         assert (len(swept.rows), swept.failures, swept.before) == (20, [], 0)
@@ -90,7 +90,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_file(tmp_path: Path, kills
     """However the moments fall: while workers load, and after cells were logged."""
     study, out, rng = tmp_path / "study.toml", tmp_path / "study", random.Random()
     study.write_text(KILLED_TOML)
-    carry_out(read_study(study), ExecutionConfig(workers=0, format="jsonl"), tmp_path / "whole")
+    run_study(read_study(study), ExecutionConfig(workers=0, format="jsonl"), tmp_path / "whole")
     done: list[int] = []
     for kill in range(kills):
         process = command(study, "--workers", 2, "--format", "jsonl")
@@ -170,7 +170,7 @@ def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path
         told = f"tacit: cell {one['seed']} failed: harmful, seed {one['seed']}"
         assert any(line.startswith(told) and expected in line for line in err.splitlines())
     assert (said["cells"], said["done"]) == (120, 118)
-    found = saved(out)
+    found = read_saved(out)
     assert [row["cell"] for row in found.rows] == [c for c in range(120) if c not in (3, 40)]
     assert [one["cell"] for one in found.failures] == [3, 40]
     assert "ZeroDivisionError" in found.failures[0]["trace"]
@@ -179,15 +179,15 @@ def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path
     assert mended.returncode == 0
     assert (said["done"], said["done_before"], said["failed"]) == (120, 118, [])
     assert not (out / "failures.jsonl").exists()
-    assert [row["cell"] for row in saved(out).rows] == list(range(120))
+    assert [row["cell"] for row in read_saved(out).rows] == list(range(120))
 
 
 def test_a_finished_sweep_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of({"algorithms": ["ucb1"], "problems": {"arms": 3, "horizon": 100}, "seeds": 3})
-    carry_out(study, ExecutionConfig(workers=0), tmp_path)
+    run_study(study, ExecutionConfig(workers=0), tmp_path)
     before = content(tmp_path)
-    monkeypatch.setattr(sweeping, "here", None)
-    again = carry_out(study, ExecutionConfig(workers=0), tmp_path)
+    monkeypatch.setattr(sweeping, "run_here", None)
+    again = run_study(study, ExecutionConfig(workers=0), tmp_path)
     assert (again.before, len(again.rows)) == (3, 3)
     assert content(tmp_path) == before
     assert list(again.results().rows()) == list(sweep(study, out=tmp_path, workers=0).rows())
@@ -243,7 +243,7 @@ def test_a_dry_run_counts_cells_and_measures_probes(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
     one = estimate(study, ExecutionConfig(workers=1), None, budget=0.0)
     assert one.probes == 1
-    carry_out(study, ExecutionConfig(workers=0), tmp_path)
+    run_study(study, ExecutionConfig(workers=0), tmp_path)
     assert estimate(study, ExecutionConfig(), tmp_path, budget=0.0).core_seconds == 0
 
 

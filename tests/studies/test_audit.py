@@ -19,13 +19,13 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.prefix_messages import Bits, Counts
 from tacit.protocols.sums import SecureSum
 from tacit.studies.audit import (
+    adversary_view,
     audit_algorithm,
     first_round,
     observed,
-    residuals,
+    residual_test,
     sendable,
-    sight_of,
-    tampered,
+    tampered_draws,
     weakened,
 )
 
@@ -58,10 +58,10 @@ def verdict(
     alarm: float = 1e-3,
     enough: int | None = None,
 ) -> Any:
-    sight = sight_of(protocol)
-    with tampered(factor, reuse):
+    sight = adversary_view(protocol)
+    with tampered_draws(factor, reuse):
         used = weakened(protocol, factor, reuse)
-        return residuals(observed(used, sight, enough=enough, seconds=SLOWEST), alarm)
+        return residual_test(observed(used, sight, enough=enough, seconds=SLOWEST), alarm)
 
 
 QUICK = ("dist-dp-se", "cdp-se", "ldp-se", "secagg-dpe", "cdp-pe")
@@ -112,6 +112,7 @@ def test_sound_devices_are_accused_as_rarely_as_stated() -> None:
         assert sum(found.caught for found in runs) <= 30, name
 
 
+@pytest.mark.extended
 def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> None:
     sound = audit_algorithm("cdp-se", {"epsilon": 0.5}, seconds=2, false_positive_rate=UNSEEDED)
     assert (sound.claimed_epsilon, sound.claimed_delta) == (0.5, 0.0)
@@ -127,19 +128,19 @@ def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> No
 @pytest.mark.extended
 def test_a_round_through_a_real_intermediary_is_audited_like_the_ideal_one() -> None:
     protocol = SecureSum(4, 4, DiscreteLaplace(4), PureDP(1.0))
-    sight = sight_of(protocol)
+    sight = adversary_view(protocol)
     for through in ("masking", "two-servers"):
         rows = observed(protocol, sight, through, enough=60)
-        assert not residuals(rows, UNSEEDED).caught
-        with tampered(0.0, False):
-            assert residuals(observed(protocol, sight, through, enough=60)).caught
+        assert not residual_test(rows, UNSEEDED).caught
+        with tampered_draws(0.0, False):
+            assert residual_test(observed(protocol, sight, through, enough=60)).caught
 
 
 def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
     sound = NoiseDistribution.draw
     protocol = first_round("cdp-se", {})
     distribution = protocol.view_distribution(3, 4).pmf(np.arange(20))
-    with tampered(0.0, False):
+    with tampered_draws(0.0, False):
         assert NoiseDistribution.draw is not sound
         np.testing.assert_array_equal(
             protocol.view_distribution(3, 4).pmf(np.arange(20)), distribution

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.studies.influence import reached
-from tacit.studies.plan import PlanRequest, answer, draw_poisoning, plan
+from tacit.studies.influence import influence_of_reach
+from tacit.studies.plan import answer, plan
+from tacit.studies.plan_pictures import draw_poisoning
+from tacit.studies.plan_request import PlanRequest
 
 
 @settings(max_examples=100, deadline=None)
@@ -27,7 +29,7 @@ def test_the_turning_part_is_where_two_means_meet(
     other: float, gap: float, low: float, high: float
 ) -> None:
     best = other + gap
-    row = reached("x", (low, high), (other, best), 0.01, 1000)
+    row = influence_of_reach("x", (low, high), (other, best), 0.01, 1000)
     against = (1 - row.part) * best + row.part * low
     assert against == pytest.approx((1 - row.part) * other + row.part * high)
     assert row.people == max(1, math.ceil(1000 * row.part))
@@ -35,7 +37,7 @@ def test_the_turning_part_is_where_two_means_meet(
 
 
 def test_where_a_report_counts_any_number_one_liar_is_enough() -> None:
-    row = reached("x", (-math.inf, math.inf), (0.1, 0.2), 0.01, None)
+    row = influence_of_reach("x", (-math.inf, math.inf), (0.1, 0.2), 0.01, None)
     assert (row.change, row.shift, row.part, row.people) == (None, None, 0.0, 1)
 
 
@@ -59,6 +61,7 @@ def test_a_plan_says_what_poisoning_does_under_each_trust_model() -> None:
     assert (rows["verified"].people or 0) > 10
     for trust in ("shuffler", "local"):
         assert 0 < rows[trust].part < rows["verified"].part
+    assert result.recommendation.startswith("Use two servers with proofs")
     assert plan(baseline=0.2, lift=0.5, runs=1, trusts=("central",)).influence == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from tests.tables import each_row
 
 from tacit.errors import TacitError
 from tacit.simulation import simulate
-from tacit.studies.plan import draw, plan
+from tacit.studies.plan import plan
+from tacit.studies.plan_pictures import draw
 from tacit.trust import DEPLOYABLE, TrustModel
 
 TRUSTS = ["central", "secure-aggregation", "two-servers", "shuffler", "local"]
@@ -60,10 +62,44 @@ def test_participants_who_come_again_share_one_guarantee() -> None:
     result = plan(baseline=0.3, lift=0.5, epsilon=1.0, participations=2, runs=1)
     secagg = result.costs[1]
     data = secagg.to_dict()["guarantee"]
-    assert (data["epsilon"], data["delta"], data["text"]) == (1.0, 0.0, secagg.guarantee)
-    assert secagg.guarantee.startswith("(1, 0)-DP")
+    assert (data["epsilon"], data["delta"], data["text"]) == (1.0, 1e-6, secagg.guarantee)
+    assert secagg.guarantee.startswith("(1, 1e-06)-DP")
     once = plan(baseline=0.3, lift=0.5, epsilon=1.0, runs=1).costs[1]
     assert (secagg.participants or 0) > (once.participants or 0) > 0
+
+
+MASKS = Fraction(3, 2**40)  # of three participations
+
+
+@pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se"])
+@pytest.mark.parametrize("delta", [None, 1e-9])
+def test_plans_with_masks_state_the_guarantee_of_terms(algorithm: str, delta: float | None) -> None:
+    """Noise gets what masks leave of δ; both need adversaries that are bounded."""
+    people = {"participations": 3, "horizon": 2000, "runs": 1}
+    result = plan(2, gap=0.5, delta=delta, algorithm=algorithm, **people)
+    row = {cost.trust: cost for cost in result.costs}.get("secure-aggregation", result.costs[0])
+    stated = row.to_dict()["guarantee"]
+    assert (stated["epsilon"], stated["delta"]) == (1.0, delta or 1e-6)
+    assert {"id": "bounded-adversary"} in stated["assumptions"]
+    assert row.guarantee == stated["text"]
+    simulated = row.command.split("--delta ")[1].split()[0]
+    assert 0 < Fraction(float(simulated)) <= Fraction(delta or 1e-6) - MASKS
+
+
+def test_only_trust_models_with_masks_need_a_delta_of_their_own() -> None:
+    result = plan(2, gap=0.5, epsilon=3.0, delta=float(MASKS) / 2, participations=3, runs=1)
+    row = {cost.trust: cost for cost in result.costs}
+    assert "at least participations·2^-40" in row["secure-aggregation"].infeasible
+    assert not row["two-servers"].infeasible
+    assert "the adversary is computationally bounded" in row["shuffler"].guarantee
+
+
+def test_plans_with_a_shuffler_and_no_delta_say_that_definitions_have_one() -> None:
+    (row,) = plan(2, gap=0.5, trusts=("shuffler",), runs=1).costs
+    assert "definitions have a delta here, so plan them with --delta 1e-06" in row.note
+    (planned,) = plan(2, gap=0.5, trusts=("shuffler",), delta=1e-6, runs=1).costs
+    assert "definitions" not in planned.note.split("to tolerate")[0]
+    assert planned.guarantee.startswith("(1, 1e-06)-DP")
 
 
 @each_row(
@@ -73,6 +109,12 @@ def test_participants_who_come_again_share_one_guarantee() -> None:
         ({"gap": 0.1, "epsilon": 0.0}, "epsilon is 0"),
         ({"gap": 0.1, "algorithm": "private-klucbs"}, "did you mean private-klucb"),
         ({}, "lift and gap are missing: must be one"),
+        ({"baseline": 0.2}, "lift and gap are missing: must be one"),
+        ({"gap": 0.1, "algorithm": "private-contextual"}, "gap is 0.1: must not be given for priv"),
+        (
+            {"baseline": 0.2, "algorithms": ("fedlinucb", "private-contextual")},
+            "baseline is 0.2: must not be given for fedlinucb, private-contextual, whose problem",
+        ),
         ({"gap": 0.1, "lift": 0.1, "baseline": 0.1}, "lift is 0.1 and gap is 0.1: must be one"),
         ({"lift": 0.1}, "Give the baseline"),
         ({"lift": 5.0, "baseline": 0.5}, "best option has mean 3"),
@@ -102,6 +144,15 @@ def test_algorithms_of_any_family_are_costed_one_row_each() -> None:
     assert all((cost.regret or 0) > 0 for cost in result.costs if not cost.infeasible)
     assert "(1, 1e-05)-DP" in result.costs[2].guarantee
     assert "Of linear algorithms, cdp-pe loses least" in result.recommendation
+
+
+def test_a_plan_says_where_the_expected_means_do_not_apply() -> None:
+    """Without any algorithm that takes them they are rejected: see above."""
+    found = plan(2, 500, 0.2, runs=1, algorithms=["klucb", "fedlinucb"])
+    assert ["means of its own" in cost.note for cost in found.costs] == [False, True]
+    (alone,) = plan(2, 500, runs=1, algorithm="fedlinucb").costs
+    assert not alone.note
+    assert alone.regret == found.costs[1].regret
 
 
 def test_an_algorithm_of_one_trust_model_has_one_row() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from tests.protocols.examples import sent
 
-from tacit.aggregation import Dropouts, Neighbourhood, Refusal, neighbourhood
+from tacit.aggregation import Dropouts, Neighbourhood, Rejected, neighbourhood
 from tacit.algorithms.registry import lookup
 from tacit.bandits import ForgettingElimination
 from tacit.bandits.contextual.federated import Silo
@@ -33,7 +33,7 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import PerRound, Releases
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
-from tacit.rounds import carry, open_through
+from tacit.rounds import aggregate, run_round
 from tacit.types import Aggregate, Design, Round
 
 DEVICES = 2000
@@ -67,7 +67,7 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
     rewards = np.random.default_rng(1).random(DEVICES)
     messages = sent(protocol, rewards.tolist())
     how: dict[str, Any] = {"among": NEIGHBOURS} if through == "masking" else {}
-    released = carry(protocol, messages, through, **how)
+    released = aggregate(protocol, messages, through, **how)
     assert released == protocol.combine(messages)
     # rounding and noise stay within what they have but for a chance of 1e-9 each
     slack = (
@@ -87,7 +87,7 @@ def test_the_error_of_opened_sums_follows_the_stated_distribution() -> None:
     answers = [1.0] * 5 + [0.0] * 11
     batches, errors = 200, []
     for _ in range(batches):
-        errors.append(round(open_through(protocol, answers, "two-servers").total - 5))
+        errors.append(round(run_round(protocol, answers, "two-servers").total - 5))
     edges = (-2, -1, 0, 1, 2)
     observed = [
         sum(e <= -2 for e in errors),
@@ -125,7 +125,7 @@ def decide_twice(
             protocol, other = ideal.open(round_), real.open(round_)
             messages = messages_of(round_, protocol)
             ideal.observe(round_, protocol.analyze(protocol.combine(messages)))
-            real.observe(round_, other.analyze(carry(other, messages, through)))
+            real.observe(round_, other.analyze(aggregate(other, messages, through)))
             released += 1
     assert released > 1
     assert real.to_dict() == ideal.to_dict()
@@ -133,6 +133,7 @@ def decide_twice(
     return real
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("through", ["masking", "two-servers", "mixing"])
 def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
     through: str,
@@ -165,7 +166,7 @@ def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, thro
     """Clients who watch a phase and report their averages for every played action."""
     entry = lookup(name)
     size = {"dimension": 2, "actions": 6, "horizon": 600, "epsilon": 10.0, "delta": 0.1}
-    problem: Any = entry.ask({**size, "alpha": 0.6})
+    problem: Any = entry.make_problem({**size, "alpha": 0.6})
     start = problem.start(1, None)
     world = start.world
     assert isinstance(world, Population)
@@ -178,7 +179,7 @@ def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, thro
         people = (np.array(design.support), np.array(design.plays), round_.participants)
         return sent(protocol, [row for rows in world.reports(*people, start.rng) for row in rows])
 
-    decide_twice(lambda: entry.build(problem.fitted(world, 1)), messages_of, through)
+    decide_twice(lambda: entry.build(problem.for_environment(world, 1)), messages_of, through)
 
 
 @pytest.mark.parametrize(("name", "through"), [("secagg-pe", "two-servers"), ("sdp-pe", "mixing")])
@@ -188,7 +189,7 @@ def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality
     """Every play is another participant's, and every action's sum is released by itself."""
     entry = lookup(name)
     size = {"dimension": 2, "actions": 4, "horizon": 300, "epsilon": 10.0, "delta": 0.1}
-    problem: Any = entry.ask(size)
+    problem: Any = entry.make_problem(size)
     start = problem.start(1, None)
     world = start.world
     assert isinstance(world, SharedParameter)
@@ -207,7 +208,7 @@ def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality
         ]
         return sent(protocol, reports)
 
-    decide_twice(lambda: entry.build(problem.fitted(world, 1)), messages_of, through)
+    decide_twice(lambda: entry.build(problem.for_environment(world, 1)), messages_of, through)
 
 
 @pytest.mark.parametrize("through", ["masking", "two-servers"])
@@ -217,7 +218,7 @@ def test_silos_decide_as_with_the_ideal_functionality(noise: str, through: str) 
     entry = lookup("secagg-fedlinucb")
     size = {"silos": 5, "dimension": 2, "actions": 4, "horizon": 33, "noise": noise}
     size |= {"sync": 5, "schedule": "fixed"}
-    problem: Any = entry.ask({**size, "epsilon": 5.0, "delta": 0.01})
+    problem: Any = entry.make_problem({**size, "epsilon": 5.0, "delta": 0.01})
     rng = np.random.default_rng(4)
     world = Synthetic.draw(5, 2, 4, rng)
 
@@ -255,7 +256,7 @@ def test_dropout_within_what_was_guaranteed_is_survived_and_private() -> None:
     messages = [protocol.randomize(0.5) for _ in range(100)]
     gone = Dropouts(join=range(5), share=range(5, 10), mask=range(10, 20), reveal=range(20, 25))
     among = neighbourhood(100, dropout=0.3, corrupt=0.05)
-    released = carry(protocol, messages, "masking", among=among, dropouts=gone)
+    released = aggregate(protocol, messages, "masking", among=among, dropouts=gone)
     assert released.reports == 80
     assert released.value == sum(messages[20:]) % protocol.modulus
     assert protocol.analyze(released).error.participants == 80
@@ -281,9 +282,9 @@ def test_shares_made_for_everyone_fail_at_a_fifth_of_dropout_and_ours_hold() -> 
 def test_one_report_fewer_than_guaranteed_releases_nothing() -> None:
     protocol = secure_sum(50, dropout=0.2)
     messages = [protocol.randomize(1.0) for _ in range(50)]
-    with pytest.raises(Refusal, match=r"(at least|batch size is) 40"):
-        carry(protocol, messages, "masking", dropouts=Dropouts(mask=range(11)))
-    with pytest.raises(Refusal, match=r"(at least|batch size is) 40"):
-        carry(protocol, messages, "two-servers", lost=(range(11), ()))
+    with pytest.raises(Rejected, match=r"(at least|batch size is) 40"):
+        aggregate(protocol, messages, "masking", dropouts=Dropouts(mask=range(11)))
+    with pytest.raises(Rejected, match=r"(at least|batch size is) 40"):
+        aggregate(protocol, messages, "two-servers", lost=(range(11), ()))
     with pytest.raises(TacitError, match="below the 40"):
         protocol.analyze(Aggregate((0,), 39))

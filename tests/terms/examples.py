@@ -19,7 +19,7 @@ from tacit.terms import (
     Offer,
     Party,
     Pinned,
-    Promise,
+    StatedGuarantee,
     Terms,
     cosign,
 )
@@ -43,7 +43,7 @@ def terms(**changes: Any) -> Terms:
         question="Which reminder helps people to take a walk? Größe egal.",
         options=("a note", "a bell"),
         answer=Answer("minutes walked", ("walked", "liked"), 4, 86_400, high=Fraction(60)),
-        promise=Promise(Fraction(1, 2), participations=3),
+        guarantee=StatedGuarantee(Fraction(1, 2), participations=3),
         noise=Noise(Fraction(48)),
         parties=parties(KEYS[0], KEYS[1]),
         first_day=date(2026, 11, 1),
@@ -64,7 +64,7 @@ def masked(**changes: Any) -> Terms:
     }
     about |= {name: changes.pop(name) for name in list(changes) if name in about}
     base: dict[str, Any] = {
-        "promise": Promise(Fraction(1, 2), Fraction(1, 10**6), participations=3),
+        "guarantee": StatedGuarantee(Fraction(1, 2), Fraction(1, 10**6), participations=3),
         "noise": Noise(Fraction(48), "devices"),
         "parties": terms().parties[:1],
         "trust": TrustModel.SECURE_AGGREGATION,

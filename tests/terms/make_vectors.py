@@ -12,7 +12,7 @@ from typing import Any
 from tests.terms.examples import KEYS, approvals, masked, offer, parties, pinned, terms
 from tests.terms.test_noise import SIGMA, VARIANCE, local, shuffled, under
 
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.signatures import Signed, public_key, sign
 from tacit.terms import Terms, cosign
 
@@ -66,7 +66,7 @@ def _offer(scale: str) -> dict[str, Any]:
     asked = offer(scale=Fraction(scale))
     try:
         cost = str(pinned().check(asked))
-    except Refusal:
+    except Rejected:
         cost = "refused"
     return {"scale": scale, "levels": asked.levels, "metrics": asked.metrics, "cost": cost}
 

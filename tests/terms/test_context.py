@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.aggregation.announcements import Binding
 from tacit.assumptions import Protects, PublicMembership, Secret
+from tacit.client.choices import choose
+from tacit.client.trust_models import reporter
 from tacit.contextual.policies import ONE, TablePolicy
 from tacit.contextual.statistics import TableReport
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.signatures import public_key
 from tacit.terms import (
     BY_POLICY,
@@ -26,7 +29,7 @@ from tacit.terms import (
     Offer,
     Party,
     Pinned,
-    Promise,
+    StatedGuarantee,
     Terms,
     check_successor,
     cosign,
@@ -43,7 +46,7 @@ TERMS = Terms(
     question="Which layout?",
     options=("old", "new"),
     answer=Answer("whether you found it"),
-    promise=Promise(Fraction(1)),
+    guarantee=StatedGuarantee(Fraction(1)),
     noise=Noise(Fraction(2)),
     parties=tuple(
         Party(role, f"https://{role}.example", public_key(key))
@@ -101,11 +104,26 @@ def test_tables_have_categories_only_and_as_many_cells_as_allowed() -> None:
             replace(TERMS, context=context)
 
 
+def test_a_device_chooses_by_a_context_only() -> None:
+    about = Binding(TERMS.digest, BY_POLICY, policy=POLICY.encode())
+    assert choose(TERMS, about, {"device": "desktop"}).option == "new"
+    for terms, context in ((TERMS, None), (replace(TERMS, context=None), {"device": "desktop"})):
+        with pytest.raises(Rejected, match="must be under terms with a context"):
+            choose(terms, about, context)
+
+
+def test_a_round_with_the_noise_of_the_terms_costs_least() -> None:
+    """Of what a ledger still allows, a device needs that much before it asks for a place."""
+    wider = replace(TERMS, noise=Noise(Fraction(4), minimum=Fraction(2)))
+    for terms, cost in ((TERMS, 1), (wider, Fraction(1, 2)), (replace(TERMS, context=None), 0.5)):
+        assert reporter(terms).least_cost(terms) == cost
+
+
 def test_successors_where_devices_choose_have_the_same_options() -> None:
     """A report has a cell for every option: participants agreed to so many."""
     same = replace(TERMS, predecessor=TERMS.digest, question="Which one?")
     check_successor(TERMS, same)
-    with pytest.raises(Refusal, match="options of successor terms"):
+    with pytest.raises(Rejected, match="options of successor terms"):
         check_successor(TERMS, replace(same, options=("old", "newest")))
 
 
@@ -117,18 +135,18 @@ def test_a_round_in_which_devices_choose_costs_epsilon() -> None:
 def test_a_round_of_the_slice_needs_half_of_the_noise() -> None:
     scalar = replace(OFFER, option=1, metrics=1, policy=b"", scale=Fraction(1))
     assert PINNED.check(scalar) == 1
-    with pytest.raises(Refusal, match="noise scale of the round is 1/2: must be at least 1,"):
+    with pytest.raises(Rejected, match="noise scale of the round is 1/2: must be at least 1,"):
         PINNED.check(replace(scalar, scale=Fraction(1, 2)))
-    with pytest.raises(Refusal, match="number of metrics of the round is 8: must be 1"):
+    with pytest.raises(Rejected, match="number of metrics of the round is 8: must be 1"):
         PINNED.check(replace(scalar, metrics=8))
-    with pytest.raises(Refusal, match="option of the round is 2: must be from 0 to 1"):
+    with pytest.raises(Rejected, match="option of the round is 2: must be from 0 to 1"):
         PINNED.check(replace(scalar, option=2))
     assert PINNED.check(replace(scalar, option=0)) == 1
 
 
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(199, 100)])
 def test_less_noise_than_two_cells_need_is_rejected(scale: Fraction) -> None:
-    with pytest.raises(Refusal, match="must be at least 2, the minimum of the terms"):
+    with pytest.raises(Rejected, match="must be at least 2, the minimum of the terms"):
         PINNED.check(replace(OFFER, scale=scale))
 
 
@@ -137,14 +155,14 @@ def test_less_noise_than_two_cells_need_is_rejected(scale: Fraction) -> None:
     [b"", POLICY.encode()[:-4], POLICY.encode() + bytes(4), bytes(16), b"\xff" * 16],
 )
 def test_a_policy_of_another_shape_is_rejected(policy: bytes) -> None:
-    with pytest.raises(Refusal, match="policy of the round is invalid"):
+    with pytest.raises(Rejected, match="policy of the round is invalid"):
         PINNED.check(replace(OFFER, policy=policy))
 
 
 def test_terms_without_contexts_admit_no_policy() -> None:
     plain = replace(TERMS, context=None)
     pinned = Pinned(plain, tuple(cosign(plain, key) for key in KEYS), plain.keys)
-    with pytest.raises(Refusal, match="terms, which have no context"):
+    with pytest.raises(Rejected, match="terms, which have no context"):
         pinned.check(replace(OFFER, terms=plain.digest, metrics=1))
 
 
@@ -153,7 +171,10 @@ def test_terms_without_contexts_admit_no_policy() -> None:
     [
         ({"noise": Noise(Fraction(1))}, "noise.minimum is 1: must be at least 2"),
         (
-            {"promise": Promise(Fraction(1), participations=2), "noise": Noise(Fraction(4))},
+            {
+                "guarantee": StatedGuarantee(Fraction(1), participations=2),
+                "noise": Noise(Fraction(4)),
+            },
             "participations is 2: must be 1",
         ),
         ({"answer": Answer("stars", levels=4)}, "levels is 4: must be 1"),
@@ -175,7 +196,11 @@ def test_contradictions_are_rejected(changed: dict[str, Any], said: str) -> None
 def test_noise_for_one_metric_is_rejected_where_two_cells_move(distribution: str) -> None:
     noise = Noise(Fraction(40), "devices", distribution)
     alone: dict[str, Any] = {"parties": TERMS.parties[:1], "trust": TrustModel.SECURE_AGGREGATION}
-    alone |= {"suite": "", "promise": Promise(Fraction(1), Fraction(1, 10**6)), "noise": noise}
+    alone |= {
+        "suite": "",
+        "guarantee": StatedGuarantee(Fraction(1), Fraction(1, 10**6)),
+        "noise": noise,
+    }
     assert replace(TERMS, **alone, context=None)
     with pytest.raises(TacitError, match=f"noise.distribution is {distribution}: must be discrete"):
         replace(TERMS, **alone)
@@ -188,7 +213,7 @@ def with_moments() -> Terms:
         TERMS,
         context=moments,
         answer=Answer("stars", metrics=("a", "b"), levels=3),
-        promise=Promise(Fraction(1, 2), Fraction(1, 10**6)),
+        guarantee=StatedGuarantee(Fraction(1, 2), Fraction(1, 10**6)),
         noise=Noise(Fraction(10**10), distribution=DISCRETE_GAUSSIAN),
     )
 
@@ -225,7 +250,7 @@ def test_the_slice_beside_moments_has_noise_for_all_levels_of_all_metrics() -> N
     held = Pinned(terms, tuple(cosign(terms, key) for key in KEYS), terms.keys)
     assigned = replace(OFFER, terms=terms.digest, option=1, policy=b"", levels=3, metrics=2)
     assert held.check(replace(assigned, scale=Fraction(12))) == Fraction(1, 2)
-    with pytest.raises(Refusal, match="must be at least 12, the minimum of the terms"):
+    with pytest.raises(Rejected, match="must be at least 12, the minimum of the terms"):
         held.check(replace(assigned, scale=Fraction(1199, 100)))
 
 
@@ -241,8 +266,8 @@ def test_outsiders_are_told_the_larger_epsilon_of_both_kinds_of_rounds(
 ) -> None:
     """Found: a search for the least ε of slices did not end well where it is 0."""
     noise = Noise(Fraction(sigma), distribution=DISCRETE_GAUSSIAN)
-    promise, answer = Promise(Fraction(1, 2), delta), Answer("stars", levels=3)
-    terms = replace(with_moments(), answer=answer, promise=promise, noise=noise)
+    guarantee, answer = StatedGuarantee(Fraction(1, 2), delta), Answer("stars", levels=3)
+    terms = replace(with_moments(), answer=answer, guarantee=guarantee, noise=noise)
     assert said in outsiders(terms)[0]
 
 

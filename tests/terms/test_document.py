@@ -29,10 +29,10 @@ from tacit.assumptions import (
     Scope,
     SemiHonestServer,
 )
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
-from tacit.protocols.split_and_mix import mixed
+from tacit.protocols.split_and_mix import shuffled_guarantee
 from tacit.signatures import public_key
 from tacit.terms import (
     HPKE_SUITES,
@@ -46,7 +46,7 @@ from tacit.terms import (
     Answer,
     Noise,
     Party,
-    Promise,
+    StatedGuarantee,
     Terms,
     check_live,
     check_successor,
@@ -73,7 +73,7 @@ def under(trust: TrustModel, by: str, **changes: Any) -> Terms:
         ),
     }
     if trust in (TrustModel.SHUFFLER, TrustModel.SECURE_AGGREGATION):
-        base["promise"] = Promise(Fraction(1, 2), Fraction(1, 10**11), participations=3)
+        base["guarantee"] = StatedGuarantee(Fraction(1, 2), Fraction(1, 10**11), participations=3)
     return terms(**base | changes)
 
 
@@ -132,7 +132,7 @@ def test_a_field_with_another_value_is_rejected(one: tuple[tuple[Any, ...], Any]
     ):
         assert Terms.decode(text.encode()).encode() == text.encode()
         return
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         Terms.decode(text.encode())
 
 
@@ -164,7 +164,7 @@ def test_a_field_with_another_value_is_rejected(one: tuple[tuple[Any, ...], Any]
     ],
 )
 def test_a_rejected_field_is_named_with_its_rule(path: Any, value: Any, words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         Terms.decode(mutated(terms(), path, value).encode())
 
 
@@ -188,17 +188,17 @@ def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
 
 @pytest.mark.parametrize("name", ["anything-at-all", "laplace", "Gauss!", "", 1, None, ["x"]])
 def test_only_a_distribution_that_is_verified_against_epsilon_is_accepted(name: Any) -> None:
-    weak = {"promise": Promise(Fraction(1, 1000), Fraction(1, 10**9), 100)}
+    weak = {"guarantee": StatedGuarantee(Fraction(1, 1000), Fraction(1, 10**9), 100)}
     with pytest.raises(TacitError, match=r"noise.distribution is .*: must be one of discrete-l"):
         masked(noise=Noise(Fraction(1, 10**6), "devices", name), **weak)
-    with pytest.raises(Refusal, match=r"noise.distribution is .*: must be one of discrete-l"):
+    with pytest.raises(Rejected, match=r"noise.distribution is .*: must be one of discrete-l"):
         Terms.decode(mutated(masked(), ("noise", "distribution"), name or "none").encode())
 
 
 def test_terms_of_rehearsals_are_read_and_rejected_by_live_parties() -> None:
     made = masked(noise=Noise(Fraction(1), "devices", REHEARSED))
     assert Terms.decode(made.encode()) == made
-    with pytest.raises(Refusal, match=r"noise\.distribution is 'rehearsed': .* Publish terms"):
+    with pytest.raises(Rejected, match=r"noise\.distribution is 'rehearsed': .* Publish terms"):
         check_live(made)
     check_live(masked())
     with pytest.raises(TacitError, match="with trust two-servers and noise by servers"):
@@ -210,11 +210,11 @@ def test_terms_of_rehearsals_are_read_and_rejected_by_live_parties() -> None:
 
 def exact_slack(of: Terms) -> Fraction:
     """participations·metrics·(1 + e^ε)·2^-60 from below, with the series of e^ε."""
-    epsilon, term, series = of.promise.epsilon, Fraction(1), Fraction(0)
+    epsilon, term, series = of.guarantee.epsilon, Fraction(1), Fraction(0)
     for number in range(1, 200):
         series += term
         term *= epsilon / number
-    return of.promise.participations * len(of.answer.metrics) * (1 + series) / 2**60
+    return of.guarantee.participations * len(of.answer.metrics) * (1 + series) / 2**60
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_shuffler_terms_state_at_least_the_delta_of_their_shares(
     answer = Answer("x", tuple(f"m{n}" for n in range(metrics)))
 
     def made(delta: Fraction, trust: TrustModel = TrustModel.SHUFFLER) -> Terms:
-        promise = Promise(Fraction(epsilon), delta, participations)
+        guarantee = StatedGuarantee(Fraction(epsilon), delta, participations)
         noise = Noise(Fraction(participations * metrics * 1000), "devices")
-        return under(trust, "devices", answer=answer, promise=promise, noise=noise)
+        return under(trust, "devices", answer=answer, guarantee=guarantee, noise=noise)
 
     smallest = smallest_shuffler_delta(Fraction(epsilon), participations, metrics)
     slack = exact_slack(made(Fraction(1, 2)))
@@ -237,15 +237,17 @@ def test_shuffler_terms_state_at_least_the_delta_of_their_shares(
     assert smallest - step < slack < smallest
     accepted = made(smallest)
     assert Terms.decode(accepted.encode()) == accepted
-    ideal = mixed(PureDP(float(Fraction(epsilon)), participations=participations), SHUFFLE_SECURITY)
+    ideal = shuffled_guarantee(
+        PureDP(float(Fraction(epsilon)), participations=participations), SHUFFLE_SECURITY
+    )
     assert ideal.delta * metrics == pytest.approx(float(slack), rel=1e-12)
     for delta in (Fraction(0), smallest - step):
         with pytest.raises(TacitError, match=f"delta is {delta}: must be at least {smallest} with"):
             made(delta)
         text = mutated(accepted, ("guarantee", "delta"), str(delta))
-        with pytest.raises(Refusal, match=r"delta is .* with trust shuffler: .* Raise delta, or"):
+        with pytest.raises(Rejected, match=r"delta is .* with trust shuffler: .* Raise delta, or"):
             Terms.decode(text.encode())
-    assert made(Fraction(0), TrustModel.TWO_SERVERS).promise.delta == 0
+    assert made(Fraction(0), TrustModel.TWO_SERVERS).guarantee.delta == 0
 
 
 @pytest.mark.parametrize("participations", [1, 3])
@@ -253,23 +255,23 @@ def test_masking_terms_state_at_least_the_delta_of_their_rounds(participations: 
     """Found: a masked round may reveal more than its sum with 2^-40, and terms said delta 0."""
 
     def made(delta: Fraction, trust: TrustModel = TrustModel.SECURE_AGGREGATION) -> Terms:
-        promise = Promise(Fraction(1, 2), delta, participations)
-        return under(trust, "devices", promise=promise)
+        guarantee = StatedGuarantee(Fraction(1, 2), delta, participations)
+        return under(trust, "devices", guarantee=guarantee)
 
     smallest = Fraction(participations, 2**40)
     accepted = made(smallest)
-    assert smallest_masking_delta(accepted.promise.participations) == smallest
+    assert smallest_masking_delta(accepted.guarantee.participations) == smallest
     assert Terms.decode(accepted.encode()) == accepted
     for delta in (Fraction(0), smallest - Fraction(1, 2**60)):
         rule = f"delta is {delta}: must be at least {smallest} with trust secure-aggregation"
         with pytest.raises(TacitError, match=rule):
             made(delta)
-        with pytest.raises(Refusal, match=rule):
+        with pytest.raises(Rejected, match=rule):
             Terms.decode(mutated(accepted, ("guarantee", "delta"), str(delta)).encode())
-    assert made(Fraction(0), TrustModel.TWO_SERVERS).promise.delta == 0
+    assert made(Fraction(0), TrustModel.TWO_SERVERS).guarantee.delta == 0
     rehearsed = Noise(Fraction(48), "devices", REHEARSED)
-    pure = Promise(Fraction(1, 2), participations=participations)
-    under(TrustModel.SECURE_AGGREGATION, "devices", promise=pure, noise=rehearsed)
+    pure = StatedGuarantee(Fraction(1, 2), participations=participations)
+    under(TrustModel.SECURE_AGGREGATION, "devices", guarantee=pure, noise=rehearsed)
 
 
 def test_what_a_round_reveals_by_chance_adds_its_probability_to_delta() -> None:
@@ -290,34 +292,34 @@ def test_what_a_round_reveals_by_chance_adds_its_probability_to_delta() -> None:
 
 def test_no_delta_suffices_for_shuffler_terms_of_a_very_large_epsilon() -> None:
     for epsilon in (Fraction(42), Fraction(61), Fraction(10**39)):
-        promise = Promise(epsilon, 1 - Fraction(1, 10**30))
+        guarantee = StatedGuarantee(epsilon, 1 - Fraction(1, 10**30))
         with pytest.raises(TacitError, match="must be at least 1 with trust shuffler"):
-            under(TrustModel.SHUFFLER, "devices", promise=promise)
+            under(TrustModel.SHUFFLER, "devices", guarantee=guarantee)
 
 
 def test_rehearsed_shuffler_terms_state_any_delta_and_are_rejected_by_live_parties() -> None:
-    pure = Promise(Fraction(1, 2), participations=3)
+    pure = StatedGuarantee(Fraction(1, 2), participations=3)
     rehearsed = Noise(Fraction(48), "devices", REHEARSED)
-    made = under(TrustModel.SHUFFLER, "devices", promise=pure, noise=rehearsed)
-    with pytest.raises(Refusal, match="'rehearsed'"):
+    made = under(TrustModel.SHUFFLER, "devices", guarantee=pure, noise=rehearsed)
+    with pytest.raises(Rejected, match="'rehearsed'"):
         check_live(made)
 
 
 def test_shares_that_are_mixed_are_by_invitation_of_somebody_else() -> None:
     """One spoilt share aborts a round; a party that invites could surround a participant."""
-    promise = Promise(Fraction(1, 2), Fraction(1, 10**6), participations=3)
-    mixed = partial(under, TrustModel.SHUFFLER, "devices", promise=promise)
-    with pytest.raises(Refusal, match="admission is 'open': must be invitation"):
+    guarantee = StatedGuarantee(Fraction(1, 2), Fraction(1, 10**6), participations=3)
+    mixed = partial(under, TrustModel.SHUFFLER, "devices", guarantee=guarantee)
+    with pytest.raises(Rejected, match="admission is 'open': must be invitation"):
         check_live(mixed())
     for key in mixed().keys:
-        with pytest.raises(Refusal, match=r"issuer is .*: must be a key of no party"):
+        with pytest.raises(Rejected, match=r"issuer is .*: must be a key of no party"):
             check_live(mixed(admission="invitation", issuer=key))
     check_live(mixed(admission="invitation", issuer=public_key(KEYS[3])))
 
 
 def test_a_coordinator_of_masked_rounds_invites_nobody() -> None:
     (coordinator,) = masked().keys
-    with pytest.raises(Refusal, match=r"issuer is .*: must be a key of no party"):
+    with pytest.raises(Rejected, match=r"issuer is .*: must be a key of no party"):
         check_live(masked(admission="invitation", issuer=coordinator))
     check_live(masked(admission="invitation", issuer=public_key(KEYS[3])))
 
@@ -340,10 +342,10 @@ TOLERANT = Aggregation(50, Fraction(1, 5), 3, Fraction(1, 10))
         ),
         (
             under(TrustModel.TWO_SERVERS, "devices", aggregation=TOLERANT),
-            View.OPENED_SUM,
+            View.RELEASED_SUM,
             {HonestServers(2, of=2), SemiHonestServer(), BoundedAdversary(), *SHARED},
         ),
-        (masked(), View.OPENED_SUM, {SemiHonestServer(), BoundedAdversary(), *SHARED}),
+        (masked(), View.RELEASED_SUM, {SemiHonestServer(), BoundedAdversary(), *SHARED}),
         (
             under(TrustModel.SHUFFLER, "devices", aggregation=TOLERANT),
             View.SHUFFLED,
@@ -381,7 +383,7 @@ def test_other_assumptions_are_rejected_by_their_identifiers(change: Any, words:
     document = json.loads(terms().encode())
     change(document["assumptions"])
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         Terms.decode(text.encode())
 
 
@@ -428,5 +430,5 @@ def test_where_devices_draw_the_noise_who_is_let_in_may_not_change() -> None:
         ({"admission": "open", "issuer": b""}, "admission of successor terms"),
         ({"issuer": public_key(KEYS[0])}, "issuer of successor terms"),
     ):
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(Rejected, match=words):
             check_successor(old, replace(old, predecessor=old.digest, **changes))

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit import keyfiles
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.keyfiles import (
     KeyFile,
     Lock,
@@ -66,18 +66,18 @@ def test_wrong_locks_and_altered_files_do_not_open(tmp_path: Path) -> None:
     good = path.read_bytes()
     (tmp_path / "other").write_bytes(bytes(40))
     for lock in (Passphrase("correct horse battery stable"), KeyFile(tmp_path / "other")):
-        with pytest.raises(Refusal, match="cannot be decrypted"):
+        with pytest.raises(Rejected, match="cannot be decrypted"):
             load_signing_key(path, lock)
     for place in (*range(len(good)),):
         path.write_bytes(good[:place] + bytes((good[place] ^ 1,)) + good[place + 1 :])
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             load_signing_key(path, PHRASE)
     for cut in (0, 10, 56, 57, len(good) - 1):
         path.write_bytes(good[:cut])
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             load_signing_key(path, PHRASE)
     path.write_bytes(good)
-    with pytest.raises(Refusal, match="no key file of kind"):
+    with pytest.raises(Rejected, match="no key file of kind"):
         read_key(path, b"another kind", PHRASE)
     assert load_signing_key(path, PHRASE)
 

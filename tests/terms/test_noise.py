@@ -13,7 +13,7 @@ from scipy import stats
 from tests.terms.examples import KEYS, masked, offer, pinned, shared, terms
 
 from tacit.assumptions import DistinctRounds
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,
@@ -25,7 +25,7 @@ from tacit.noise import (
 from tacit.privacy.loss import privacy_loss
 from tacit.sampling.certificates import lookup
 from tacit.signatures import public_key
-from tacit.terms import Answer, Noise, Offer, Party, Promise, Terms
+from tacit.terms import Answer, Noise, Offer, Party, StatedGuarantee, Terms
 from tacit.terms.accounting import (
     MOST_TERMS,
     _divergence,
@@ -41,7 +41,7 @@ from tacit.trust import TrustModel, split_shares
 DELTA = Fraction(1, 10**6)
 ONE = {
     "answer": Answer("1 if yes", levels=1),
-    "promise": Promise(Fraction(1), DELTA),
+    "guarantee": StatedGuarantee(Fraction(1), DELTA),
 }
 VARIANCE = Fraction(14240876, 10**6)  # a little more than calibrate("skellam", …) finds
 SIGMA = Fraction(4230780, 10**6)  # a little more than calibrate("discrete-gaussian", …) finds
@@ -165,9 +165,9 @@ def test_terms_need_the_noise_of_their_delta(distribution: str, parameter: Fract
     assert Terms.decode(made.encode()) == made
     assert (made.cost, made.delta_cost) == (Fraction(1), DELTA)
     for changes in (
-        {"promise": Promise(Fraction(1), DELTA / 2)},
-        {"promise": Promise(Fraction(9, 10), DELTA)},
-        {"promise": Promise(Fraction(1), DELTA, participations=2)},
+        {"guarantee": StatedGuarantee(Fraction(1), DELTA / 2)},
+        {"guarantee": StatedGuarantee(Fraction(9, 10), DELTA)},
+        {"guarantee": StatedGuarantee(Fraction(1), DELTA, participations=2)},
         {"answer": Answer("2 levels", levels=2)},
         {"answer": Answer("2 numbers", ("one", "other"))},
     ):
@@ -176,7 +176,7 @@ def test_terms_need_the_noise_of_their_delta(distribution: str, parameter: Fract
     with pytest.raises(TacitError, match=r"noise\.minimum is"):
         under(distribution, parameter / 2)
     with pytest.raises(TacitError, match="delta is 0: must be above 0"):
-        under(distribution, parameter, promise=Promise(Fraction(1)))
+        under(distribution, parameter, guarantee=StatedGuarantee(Fraction(1)))
 
 
 def test_many_rare_bits_are_summed_as_precisely_as_few() -> None:
@@ -198,20 +198,20 @@ def test_noise_with_a_delta_is_for_participations_in_different_rounds() -> None:
     """Found: two reports in one round move its sum twice under one draw of the noise, of which
     equal parts of δ do not account; terms did not say so.
     """
-    twice = Promise(Fraction(1), DELTA, participations=2)
+    twice = StatedGuarantee(Fraction(1), DELTA, participations=2)
     for made in (
-        under("skellam", 8 * VARIANCE, promise=twice),
-        under("discrete-gaussian", 4 * SIGMA, promise=twice),
-        shuffled("binomial", Fraction(5), promise=twice),
+        under("skellam", 8 * VARIANCE, guarantee=twice),
+        under("discrete-gaussian", 4 * SIGMA, guarantee=twice),
+        shuffled("binomial", Fraction(5), guarantee=twice),
     ):
         assert DistinctRounds() in made.assumptions
         assert Terms.decode(made.encode()) == made
-        once = replace(made, promise=Promise(Fraction(1), DELTA))
+        once = replace(made, guarantee=StatedGuarantee(Fraction(1), DELTA))
         assert DistinctRounds() not in once.assumptions
-    pure = under("discrete-laplace", Fraction(2), promise=twice)
+    pure = under("discrete-laplace", Fraction(2), guarantee=twice)
     assert DistinctRounds() not in pure.assumptions
     # at the least noise, both reports in one round need a larger δ than that of the terms
-    each, least = under("skellam", 8 * VARIANCE, promise=twice).each, 8 * VARIANCE
+    each, least = under("skellam", 8 * VARIANCE, guarantee=twice).per_metric_target, 8 * VARIANCE
     while skellam_delta(least, 1, each[0]) <= each[1]:
         least *= Fraction(99, 100)
     assert skellam_delta(least / Fraction(99, 100), 2, Fraction(1)) > DELTA
@@ -220,23 +220,23 @@ def test_noise_with_a_delta_is_for_participations_in_different_rounds() -> None:
 def test_masked_noise_leaves_room_for_what_masks_reveal() -> None:
     made = under("skellam", VARIANCE)
     assert made.aggregation_delta == Fraction(1, 2**40)
-    assert made.each == (Fraction(1), DELTA - Fraction(1, 2**40))
+    assert made.per_metric_target == (Fraction(1), DELTA - Fraction(1, 2**40))
     tight = Fraction(skellam_delta(VARIANCE, 1, Fraction(1)))
     assert tight < DELTA
-    under("skellam", VARIANCE, promise=Promise(Fraction(1), tight + Fraction(1, 2**40)))
-    short = Promise(Fraction(1), tight + Fraction(1, 2**41))
+    under("skellam", VARIANCE, guarantee=StatedGuarantee(Fraction(1), tight + Fraction(1, 2**40)))
+    short = StatedGuarantee(Fraction(1), tight + Fraction(1, 2**41))
     with pytest.raises(TacitError, match=r"noise\.minimum is .* has a delta of"):
-        under("skellam", VARIANCE, promise=short)
-    both = replace(made, promise=Promise(Fraction(30), DELTA, participations=3))
-    assert both.each == (Fraction(10), (DELTA - Fraction(3, 2**40)) / 3)
+        under("skellam", VARIANCE, guarantee=short)
+    both = replace(made, guarantee=StatedGuarantee(Fraction(30), DELTA, participations=3))
+    assert both.per_metric_target == (Fraction(10), (DELTA - Fraction(3, 2**40)) / 3)
 
 
 def test_metrics_and_participations_share_epsilon_and_delta() -> None:
     two = Answer("1 if yes", ("sold", "returned"), levels=1)
-    often = Promise(Fraction(12), DELTA, participations=3)
-    made = under("skellam", VARIANCE, answer=two, promise=often)
+    often = StatedGuarantee(Fraction(12), DELTA, participations=3)
+    made = under("skellam", VARIANCE, answer=two, guarantee=often)
     assert (made.cost, made.delta_cost) == (Fraction(4), DELTA / 3)
-    assert made.each == (Fraction(2), (DELTA - Fraction(3, 2**40)) / 6)
+    assert made.per_metric_target == (Fraction(2), (DELTA - Fraction(3, 2**40)) / 6)
 
 
 def round_of(of: Terms, **changes: Any) -> Offer:
@@ -255,7 +255,7 @@ def test_rounds_need_the_shares_of_their_terms(distribution: str, parameter: Fra
     assert shown.check(round_of(shown.terms)) == 1
     shown.check(round_of(shown.terms, total=2 * parameter))
     for weaker in ({"total": parameter / 2}, {"divisor": 71}, {"minimum": 79}, {"divisor": 0}):
-        with pytest.raises(Refusal, match="of the round is"):
+        with pytest.raises(Rejected, match="of the round is"):
             shown.check(round_of(shown.terms, **weaker))
 
 
@@ -268,14 +268,14 @@ def test_rounds_have_at_most_the_noise_that_a_device_can_draw(
 ) -> None:
     shown = pinned(under(distribution, parameter))
     assert shown.check(round_of(shown.terms, total=Fraction(most))) == 1
-    with pytest.raises(Refusal, match=f"total noise of the round is .*: must be at most {most}"):
+    with pytest.raises(Rejected, match=f"total noise of the round is .*: must be at most {most}"):
         shown.check(round_of(shown.terms, total=most + Fraction(1, 100)))
 
 
 def test_rounds_of_narrow_gaussian_shares_are_rejected() -> None:
     """Shares of σ = 0.51 are not close enough to parts of one draw."""
     shown = pinned(under("discrete-gaussian", SIGMA))
-    with pytest.raises(Refusal, match="delta of the noise of the round is"):
+    with pytest.raises(Rejected, match="delta of the noise of the round is"):
         shown.check(round_of(shown.terms))
 
 
@@ -322,15 +322,15 @@ def test_noise_bits_are_verified_round_by_round() -> None:
         {"divisor": honest // 2},
         {"modulus": 1009},  # found: devices then split numbers with Laplace noise of this bias
     ):
-        with pytest.raises(Refusal, match="of the round is"):
+        with pytest.raises(Rejected, match="of the round is"):
             shown.check(round_of(shown.terms, **about | weaker))
 
 
 def test_noise_bits_suffice_to_the_last_honest_report() -> None:
     """62 fair bits are the fewest for (1, 1e-5); a larger minimum of the terms needs more."""
-    once = Promise(Fraction(1), Fraction(1, 10**5))
-    plain = pinned(shuffled("binomial", Fraction(5), promise=once))
-    strict = pinned(shuffled("binomial", Fraction(65, 4), promise=once))
+    once = StatedGuarantee(Fraction(1), Fraction(1, 10**5))
+    plain = pinned(shuffled("binomial", Fraction(5), guarantee=once))
+    strict = pinned(shuffled("binomial", Fraction(65, 4), guarantee=once))
     about: dict[str, Any] = {"kind": "mixing", "total": Fraction(1, 2), "parts": 2}
     about["suite"] = plain.terms.suite
     for shown, divisor, words in (
@@ -343,14 +343,14 @@ def test_noise_bits_suffice_to_the_last_honest_report() -> None:
         if not words:
             assert shown.check(offered) == 1
             continue
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(Rejected, match=words):
             shown.check(offered)
     for weaker, words in (
         ({"parts": 1}, "number of messages per metric"),
         ({"total": Fraction(0)}, "bias of noise bits"),
         ({"total": Fraction(1)}, "bias of noise bits"),
     ):
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(Rejected, match=words):
             plain.check(round_of(plain.terms, **about | weaker, divisor=70))
 
 
@@ -363,13 +363,13 @@ def test_rounds_need_noise_for_all_levels_of_an_answer() -> None:
     bits = next(n for n in range(1, 99) if binomial_delta(70 * n, half, 2, one) <= 1e-6)
     assert binomial_delta(70 * (bits - 1), half, 1, one) <= 1e-6
     assert shown.check(round_of(shown.terms, **fair, parts=2 + bits)) == 1
-    with pytest.raises(Refusal, match="delta of the noise of the round is"):
+    with pytest.raises(Rejected, match="delta of the noise of the round is"):
         shown.check(round_of(shown.terms, **fair, parts=1 + bits))
     sigmas = (Fraction(n, 1000) for n in range(8000, 9000))
     least = next(sigma for sigma in sigmas if gaussian_delta(sigma, 2, one) < 0.9999e-6)
     assert gaussian_delta(least, 1, one, 70) < 1e-6
     wide = pinned(under("discrete-gaussian", least, **two))
-    with pytest.raises(Refusal, match="delta of the noise of the round is"):
+    with pytest.raises(Rejected, match="delta of the noise of the round is"):
         wide.check(round_of(wide.terms, levels=2))
     assert wide.check(round_of(wide.terms, levels=2, total=3 * SIGMA)) == 1
 
@@ -379,13 +379,13 @@ def test_certified_shares_have_the_least_noise_of_their_terms_too() -> None:
     proven = lookup(64, Fraction(1)).certificate.parameters
     total = 1 / proven.noise_epsilon
     about = {"kind": "mixing", "divisor": 64, "total": total, "parts": proven.bits}
-    changes: dict[str, Any] = {"promise": Promise(Fraction(1)), "admission": "invitation"}
+    changes: dict[str, Any] = {"guarantee": StatedGuarantee(Fraction(1)), "admission": "invitation"}
     changes["issuer"] = public_key(KEYS[2])
     shown = pinned(shuffled("certified-polya", total, **changes))
     assert shown.check(round_of(shown.terms, suite=shown.terms.suite, **about)) == 1
     more = total + Fraction(1, 1000)
     strict = pinned(shuffled("certified-polya", more, **changes))
-    with pytest.raises(Refusal, match=f"total noise of the round is .*: must be at least {more}"):
+    with pytest.raises(Rejected, match=f"total noise of the round is .*: must be at least {more}"):
         strict.check(round_of(strict.terms, suite=strict.terms.suite, **about))
 
 
@@ -404,10 +404,10 @@ def test_numbers_are_split_into_enough_shares() -> None:
     fewest = {"divisor": 19, "parts": split_shares(19, modulus)}
     assert shown.check(round_of(shown.terms, **about | fewest)) == 1
     for weaker in ({"parts": enough - 1}, {"parts": 1}, {"divisor": 18}, {"modulus": 1 << 90}):
-        with pytest.raises(Refusal, match="of the round is"):
+        with pytest.raises(Rejected, match="of the round is"):
             shown.check(round_of(shown.terms, **about | weaker))
     for missing in ({"parts": None}, {"modulus": None}):
-        with pytest.raises(Refusal, match="is missing"):
+        with pytest.raises(Rejected, match="is missing"):
             shown.check(round_of(shown.terms, **about | missing))
 
 
@@ -417,7 +417,7 @@ def local(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
         "noise": Noise(parameter, "devices", distribution),
         "parties": terms().parties[:1],
         "answer": Answer("1 if yes"),
-        "promise": Promise(Fraction(1, 2), participations=3),
+        "guarantee": StatedGuarantee(Fraction(1, 2), participations=3),
     }
     return terms(**about | changes)
 
@@ -438,12 +438,12 @@ def test_local_noise_is_whole_on_every_device(distribution: str) -> None:
     }
     assert shown.check(offer(**about)) == Fraction(1, 6)
     for weaker in ({"divisor": 2}, {"total": Fraction(599, 100)}, {"total": None}):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             shown.check(offer(**about | weaker))
     with pytest.raises(TacitError, match=r"noise\.minimum is 3"):
         local(distribution, Fraction(3))
     with pytest.raises(TacitError, match="delta is 1/1000000: must be 0"):
-        local(distribution, Fraction(6), promise=Promise(Fraction(1, 2), DELTA, 3))
+        local(distribution, Fraction(6), guarantee=StatedGuarantee(Fraction(1, 2), DELTA, 3))
 
 
 def test_randomized_response_is_for_bits() -> None:

@@ -33,9 +33,9 @@ from tests.terms.make_vectors import FILE, vectors
 
 from tacit import keyfiles
 from tacit.assumptions import DishonestAtMost, Scope
-from tacit.cli.parties import _guarantee
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.records import MemoryRecords
+from tacit.service.stated import stated_guarantee
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import (
     HPKE_SUITES,
@@ -46,7 +46,7 @@ from tacit.terms import (
     Answer,
     Noise,
     Pinned,
-    Promise,
+    StatedGuarantee,
     Terms,
     approve_successor,
     canonical,
@@ -108,7 +108,7 @@ def test_one_changed_byte_is_rejected_or_makes_other_terms(at: int, change: int)
     mutated[at] ^= change
     try:
         found = Terms.decode(bytes(mutated))
-    except Refusal:
+    except Rejected:
         return
     assert found.digest != terms().digest
     assert found.encode() == bytes(mutated)
@@ -148,7 +148,7 @@ def test_one_changed_byte_is_rejected_or_makes_other_terms(at: int, change: int)
 )
 def test_another_spelling_is_rejected_and_nothing_else_raised(data: bytes) -> None:
     assert data != SPELT
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejected):
         Terms.decode(data)
 
 
@@ -162,9 +162,12 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
     ("changes", "words"),
     [
         ({"noise": Noise(Fraction(47))}, "noise.minimum is 47: must be at least 48 for epsilon"),
-        ({"promise": Promise(Fraction(1, 2), participations=4)}, "must be at least 64"),
-        ({"promise": Promise(Fraction(0))}, "epsilon is 0: must be > 0"),
-        ({"promise": Promise(Fraction(1), Fraction(1, 10))}, "delta is 1/10: must be 0 where"),
+        ({"guarantee": StatedGuarantee(Fraction(1, 2), participations=4)}, "must be at least 64"),
+        ({"guarantee": StatedGuarantee(Fraction(0))}, "epsilon is 0: must be > 0"),
+        (
+            {"guarantee": StatedGuarantee(Fraction(1), Fraction(1, 10))},
+            "delta is 1/10: must be 0 where",
+        ),
         ({"noise": Noise(48)}, "noise.scale is 48: must be a Fraction"),  # type: ignore[arg-type]
         ({"noise": Noise(Fraction(10**40))}, "no fraction"),  # too long to be written
         ({"parties": parties(KEYS[0], KEYS[0])}, "same key"),
@@ -186,7 +189,7 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
         ({"answer": Answer("x", low=Fraction(1))}, "must be below 1"),
     ],
 )
-def test_terms_that_contradict_themselves_are_refused(changes: Any, words: str) -> None:
+def test_terms_that_contradict_themselves_are_rejected(changes: Any, words: str) -> None:
     with pytest.raises(TacitError, match=words):
         terms(**changes)
 
@@ -198,7 +201,10 @@ def test_terms_that_contradict_themselves_are_refused(changes: Any, words: str) 
             {"noise": Noise(Fraction(47), "devices")},
             "noise.minimum is 47: must be at least 48 for epsilon",
         ),
-        ({"promise": Promise(Fraction(1, 2), Fraction(1), 3)}, "delta is 1: must be at least 0"),
+        (
+            {"guarantee": StatedGuarantee(Fraction(1, 2), Fraction(1), 3)},
+            "delta is 1: must be at least 0",
+        ),
         ({"missing_fraction": Fraction(1)}, "missing_fraction is 1: must be .* below 1"),
         ({"dishonest_fraction": Fraction(1)}, "dishonest_fraction is 1: must be .* below 1"),
         ({"missing_fraction": Fraction(-1, 5)}, "must be at least 0"),
@@ -240,7 +246,7 @@ def test_terms_in_words_say_everything_and_round_the_guarantee_up() -> None:
     ):
         assert said in text
     other = masked(
-        promise=Promise(Fraction(30), Fraction(1, 10**6)),
+        guarantee=StatedGuarantee(Fraction(30), Fraction(1, 10**6)),
         answer=Answer("x", window=90),
         admission="invitation",
         issuer=public_key(KEYS[3]),
@@ -256,7 +262,7 @@ def test_terms_in_words_say_everything_and_round_the_guarantee_up() -> None:
         "With a probability of at most 1 in 1,000,000, more than that may be learned.",
         "The coordinator must follow the protocol, and at most 10% of a round's participants (3 if",
         "within 90 seconds",
-        f"invited, by whoever has the key {fingerprint(public_key(KEYS[3]))}",
+        f"invited by the holder of the key {fingerprint(public_key(KEYS[3]))}",
         "Who asks: The walking club",
         "What for: a better reminder",
         "Whom to write to: mail@club.example",
@@ -273,8 +279,8 @@ def test_terms_in_words_say_everything_and_round_the_guarantee_up() -> None:
         "These are the terms of a rehearsal: nobody has checked that the noise keeps this promise"
     )
     assert said in "\n".join(in_words(unverified))
-    assert _guarantee(unverified) is None  # in --json of `tacit terms show`
-    assert _guarantee(other) is not None
+    assert stated_guarantee(unverified) is None  # in --json of `tacit terms show`
+    assert stated_guarantee(other) is not None
 
 
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000))
@@ -302,9 +308,9 @@ def test_terms_are_pinned_only_with_both_signatures_under_the_pinned_keys() -> N
         ((good[0], sign(Signed.ROUND, shown.encode(), KEYS[1])), shown.keys),
         (tuple(cosign(terms(question="?"), key) for key in KEYS[:2]), shown.keys),
     ):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             Pinned(shown, signatures, keys)
-    with pytest.raises(Refusal, match=r"signatures is 1: must be 2.*tacit terms cosign"):
+    with pytest.raises(Rejected, match=r"signatures is 1: must be 2.*tacit terms cosign"):
         Pinned(shown, good[:1], shown.keys)
 
 
@@ -312,7 +318,7 @@ def test_a_coordinator_that_names_its_own_key_as_the_helpers_is_rejected() -> No
     """The terms are signed by those they name, who are not those that the device has pinned."""
     forged = terms(parties=parties(KEYS[0], KEYS[2]))
     signatures = (cosign(forged, KEYS[0]), cosign(forged, KEYS[2]))
-    with pytest.raises(Refusal, match="must be the pinned key"):
+    with pytest.raises(Rejected, match="must be the pinned key"):
         Pinned(forged, signatures, terms().keys)
 
 
@@ -324,7 +330,7 @@ def test_a_signature_of_one_kind_is_none_of_another() -> None:
             if other is kind:
                 verify(other, message, signature, public_key(KEYS[0]), "it")
             else:
-                with pytest.raises(Refusal, match="did not sign"):
+                with pytest.raises(Rejected, match="did not sign"):
                     verify(other, message, signature, public_key(KEYS[0]), "it")
 
 
@@ -367,7 +373,7 @@ def test_a_round_of_noise_that_devices_draw_costs_its_part_of_epsilon() -> None:
 def test_noise_that_devices_draw_is_checked_against_missing_and_dishonest(
     changes: Any, words: str
 ) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         pinned(masked()).check(shared(**changes))
 
 
@@ -378,23 +384,23 @@ def test_in_the_local_model_every_device_draws_all_of_the_noise() -> None:
             trust=TrustModel.LOCAL,
             suite=HPKE_SUITES[0],
             aggregation=Aggregation(50),
-            promise=terms().promise,
+            guarantee=terms().guarantee,
         )
     )
     about = {"terms": local.terms.digest, "kind": "local", "suite": HPKE_SUITES[0]}
     asked = shared(**about, slots=1000, minimum=1000, divisor=1, modulus=None)
     assert local.check(asked) == Fraction(1, 6)
     for divisor in (2, 1000):
-        with pytest.raises(Refusal, match=rf"divisor of the round is {divisor}: must be 1 with"):
+        with pytest.raises(Rejected, match=rf"divisor of the round is {divisor}: must be 1 with"):
             local.check(replace(asked, divisor=divisor))
 
 
 def test_reports_that_no_slot_can_send_count_for_no_share() -> None:
     held = pinned(masked())
     asked = shared(slots=10, minimum=1000, divisor=900)
-    with pytest.raises(Refusal, match="minimum of the round is 1000: must be from 1 to 10"):
+    with pytest.raises(Rejected, match="minimum of the round is 1000: must be from 1 to 10"):
         held.check(asked)
-    with pytest.raises(Refusal, match="must be from 1 to 7,"):  # by itself, too
+    with pytest.raises(Rejected, match="must be from 1 to 7,"):  # by itself, too
         held._check_shares(asked)
     held._check_shares(replace(asked, divisor=7))
 
@@ -402,16 +408,16 @@ def test_reports_that_no_slot_can_send_count_for_no_share() -> None:
 def test_more_reports_than_needed_allow_more_shares_and_small_rounds_count_dishonest() -> None:
     held = pinned(masked())
     assert held.check(shared(minimum=90, divisor=80))
-    with pytest.raises(Refusal, match="must be from 1 to 80"):
+    with pytest.raises(Rejected, match="must be from 1 to 80"):
         held.check(shared(minimum=90, divisor=81))
     few = pinned(masked(minimum_batch_size=1))  # at least 3 are dishonest, whatever the size
     asked = shared(terms=few.terms.digest, slots=10, minimum=8, divisor=5)
     assert few.check(asked)
-    with pytest.raises(Refusal, match="must be from 1 to 5, the minimum 8 less 3"):
+    with pytest.raises(Rejected, match="must be from 1 to 5, the minimum 8 less 3"):
         few.check(replace(asked, divisor=6))
     half = pinned(masked(minimum_batch_size=1, missing_fraction=Fraction(1, 2)))
     with pytest.raises(
-        Refusal, match="must be from 1 to 0"
+        Rejected, match="must be from 1 to 0"
     ):  # of two one is honest, and may be gone
         half.check(replace(asked, slots=2, minimum=1, divisor=1, terms=half.terms.digest))
 
@@ -437,7 +443,7 @@ def test_a_divisor_is_accepted_exactly_if_honest_reports_suffice(
     if good:
         assert held.check(asked) == Fraction(1, 6)
         return
-    with pytest.raises(Refusal, match=r"must be (at least|from 1 to)"):
+    with pytest.raises(Rejected, match=r"must be (at least|from 1 to)"):
         held.check(asked)
 
 
@@ -448,7 +454,7 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
         for closes in (first, after - 1):
             assert held.check(offer(option=option, closes=closes)) == Fraction(8, 48)
     for closes in (first - 1, after):
-        with pytest.raises(Refusal, match="days of the terms"):
+        with pytest.raises(Rejected, match="days of the terms"):
             held.check(offer(closes=closes))
 
 
@@ -484,7 +490,7 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
     ],
 )
 def test_a_weaker_round_is_rejected_in_words(changes: Any, words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         pinned().check(offer(**changes))
 
 
@@ -493,7 +499,7 @@ def test_a_scale_is_accepted_exactly_from_the_guarantee_on(scale: Fraction) -> N
     if scale * Fraction(1, 2) >= 4 * 2 * 3:
         assert pinned().check(offer(scale=scale)) * 3 <= Fraction(1, 2)
     else:
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             pinned().check(offer(scale=scale))
 
 
@@ -510,7 +516,7 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
     signatures = (cosign(new, KEYS[0]), cosign(new, KEYS[2]))
     after = old.succeeded_by(new, signatures, approvals(new))
     assert after.keys == new.keys
-    with pytest.raises(Refusal, match="terms of the round"):
+    with pytest.raises(Rejected, match="terms of the round"):
         after.check(offer())
 
 
@@ -521,7 +527,7 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
         ({"answer": replace(terms().answer, levels=3)}, "answer of successor terms is"),
         ({"answer": replace(terms().answer, metrics=("walked",))}, "answer of successor terms is"),
         (
-            {"promise": Promise(Fraction(3, 5), participations=3)},
+            {"guarantee": StatedGuarantee(Fraction(3, 5), participations=3)},
             "epsilon of successor terms is 3/5: must be at most 1/2",
         ),
         (
@@ -533,7 +539,10 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
             "party that adds the noise of successor terms",
         ),
         (
-            {"promise": Promise(Fraction(1, 2), participations=4), "noise": Noise(Fraction(64))},
+            {
+                "guarantee": StatedGuarantee(Fraction(1, 2), participations=4),
+                "noise": Noise(Fraction(64)),
+            },
             "participations of successor terms is 4: must be at most 3",
         ),
         ({"predecessor": bytes(32)}, "predecessor is 0000"),
@@ -543,9 +552,9 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
 def test_weaker_successors_are_rejected_by_devices_and_parties(changes: Any, words: str) -> None:
     old = pinned()
     new = terms(**{"predecessor": old.terms.digest} | changes)
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         old.succeeded_by(new, tuple(cosign(new, key) for key in KEYS[:2]), approvals(new))
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         approve_successor(old.terms, new, KEYS[0], MemoryRecords())
 
 
@@ -566,11 +575,11 @@ def test_weaker_successors_are_rejected_by_devices_and_parties(changes: Any, wor
     ],
 )
 def test_successors_keep_what_the_guarantee_would_not_need(changes: Any, words: str) -> None:
-    """Noise of 48 would earn the guarantee; participants were told 60."""
+    """Noise of 48 would give the guarantee; participants were told 60."""
     old = terms(noise=Noise(Fraction(60)))
     kept = {"predecessor": old.digest, "noise": old.noise}
     approve_successor(old, terms(**kept), KEYS[0], MemoryRecords())
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         approve_successor(old, terms(**kept | changes), KEYS[0], MemoryRecords())
 
 
@@ -585,7 +594,7 @@ def test_successors_keep_what_the_guarantee_would_not_need(changes: Any, words: 
         ({"dishonest_count": 2}, "dishonest count of successor terms is 2: must be at least 3"),
         ({"dishonest_fraction": Fraction(1, 20)}, "dishonest fraction of successor terms is 1/20"),
         (
-            {"promise": Promise(Fraction(1, 2), Fraction(1, 10**5), 3)},
+            {"guarantee": StatedGuarantee(Fraction(1, 2), Fraction(1, 10**5), 3)},
             "delta of successor terms is 1/100000: must be at most",
         ),
         (
@@ -602,7 +611,7 @@ def test_successors_of_masked_sums_withstand_no_less(changes: Any, words: str) -
     old = masked()
     check_successor(old, masked(predecessor=old.digest))
     new = masked(predecessor=old.digest, **changes)
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(Rejected, match=words):
         check_successor(old, new)
 
 
@@ -612,7 +621,7 @@ def test_successors_need_the_approval_of_both_predecessors() -> None:
     signatures = (cosign(new, KEYS[0]), cosign(new, KEYS[2]))
     good = approvals(new)
     for given_ in ([], good[:1], good[::-1], [good[0], good[0]], list(signatures)):
-        with pytest.raises(Refusal):
+        with pytest.raises(Rejected):
             old.succeeded_by(new, signatures, given_)
 
 
@@ -622,7 +631,7 @@ def test_a_party_approves_one_successor_of_a_digest_ever() -> None:
     other = terms(options=("y",), predecessor=old.digest)
     first = approve_successor(old, one, KEYS[0], records)
     assert approve_successor(old, one, KEYS[0], records) == first
-    with pytest.raises(Refusal, match="terms have one successor"):
+    with pytest.raises(Rejected, match="terms have one successor"):
         approve_successor(old, other, KEYS[0], records)
     with pytest.raises(TacitError, match="must be the long-term key of a party"):
         approve_successor(old, one, KEYS[3], records)
@@ -656,7 +665,7 @@ def test_an_account_never_exceeds_its_limits(costs: list[Fraction]) -> None:
     for cost in costs:
         try:
             account, paid, taken = account.charged(cost), paid + cost, taken + 1
-        except Refusal:
+        except Rejected:
             assert paid + cost > account.limit or taken == account.participations
         assert (account.spent, account.taken) == (paid, taken)
         assert taken <= account.participations
@@ -666,7 +675,7 @@ def test_an_account_never_exceeds_its_limits(costs: list[Fraction]) -> None:
 def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None:
     account = Account(Fraction(1), 9, Fraction(2, 3), 1)
     assert account.charged(Fraction(1, 3)).spent == 1
-    with pytest.raises(Refusal, match="epsilon of the round is"):
+    with pytest.raises(Rejected, match="epsilon of the round is"):
         account.charged(Fraction(1, 3) + Fraction(1, 10**30))
     for cost in (Fraction(0), Fraction(-1, 3)):
         with pytest.raises(TacitError, match="must be > 0"):
@@ -675,15 +684,15 @@ def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None
 
 def test_participations_are_counted_whatever_they_cost() -> None:
     tiny = Fraction(1, 10**9)
-    promise = terms().promise
-    account = Account(promise.epsilon, promise.participations)  # three times
+    guarantee = terms().guarantee
+    account = Account(guarantee.epsilon, guarantee.participations)  # three times
     for taken in (1, 2, 3):
         account = account.charged(tiny)
         assert account.taken == taken
-    with pytest.raises(Refusal, match="number of participations is 3: must be below 3"):
+    with pytest.raises(Rejected, match="number of participations is 3: must be below 3"):
         account.charged(tiny)
-    with pytest.raises(Refusal, match="epsilon of the round is 1"):
-        Account(promise.epsilon, 1).charged(Fraction(1))
+    with pytest.raises(Rejected, match="epsilon of the round is 1"):
+        Account(guarantee.epsilon, 1).charged(Fraction(1))
 
 
 def test_terms_need_neither_numpy_nor_scipy() -> None:
@@ -716,7 +725,7 @@ def test_the_vectors_hold_by_the_standard_library_alone() -> None:
 
 @pytest.mark.parametrize("epsilon", ["1/1000", "1", "7", "461/50", "37/4", "10", "13", "15", "20"])
 def test_the_factor_that_participants_read_is_never_below_the_guarantee(epsilon: str) -> None:
-    promise = Fraction(epsilon)
-    shown = float(factor(promise).replace(",", ""))
-    assert mpmath.exp(mpmath.mpf(promise.numerator) / promise.denominator) <= shown
-    assert shown <= math.exp(promise) * 1.0001 + 0.011
+    guarantee = Fraction(epsilon)
+    shown = float(factor(guarantee).replace(",", ""))
+    assert mpmath.exp(mpmath.mpf(guarantee.numerator) / guarantee.denominator) <= shown
+    assert shown <= math.exp(guarantee) * 1.0001 + 0.011

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.terms.examples import KEYS, masked, terms
 
 from tacit.signatures import public_key
-from tacit.terms import ROLES, Aggregation, Answer, Noise, Promise, Terms, in_words
+from tacit.terms import ROLES, Aggregation, Answer, Noise, StatedGuarantee, Terms, in_words
 from tacit.terms.visibility import DEVICES, visibility
 from tacit.terms.words import handling, honesty, likelihood
 from tacit.trust import TrustModel
@@ -49,7 +49,9 @@ def local() -> Terms:
 )
 def test_flipped_answers_are_counted_in_readable_powers(parameter: Fraction, said: str) -> None:
     noise = Noise(parameter, DEVICES, "randomized-response")
-    made = replace(local(), noise=noise, answer=Answer("1 if yes"), promise=Promise(1 / parameter))
+    made = replace(
+        local(), noise=noise, answer=Answer("1 if yes"), guarantee=StatedGuarantee(1 / parameter)
+    )
     assert any(f"flips at least one answer in {said}" in one for one in in_words(made))
 
 
@@ -77,7 +79,7 @@ def test_the_line_after_the_guarantee_names_who_must_be_honest(
     made: Callable[[], Terms], said: str
 ) -> None:
     lines = in_words(made())
-    last = lines.index(likelihood(made().promise)[-1])
+    last = lines.index(likelihood(made().guarantee)[-1])
     assert lines[last + 1].startswith(said)
 
 
@@ -102,7 +104,7 @@ def test_where_anybody_may_come_the_first_line_is_about_the_coordinator(
 ) -> None:
     open_ = made()
     lines = in_words(open_)
-    assert lines[lines.index(likelihood(open_.promise)[0]) - 1].startswith(INVENTED)
+    assert lines[lines.index(likelihood(open_.guarantee)[0]) - 1].startswith(INVENTED)
     invited = replace(open_, admission="invitation", issuer=public_key(KEYS[3]))
     lines, checked = in_words(invited), invited.helper is not None  # by the shuffler
     assert any(line.startswith(INVENTED) for line in lines) != checked
@@ -124,11 +126,11 @@ def test_as_many_as_may_be_dishonest_or_missing_are_said(about: Aggregation, sai
 
 
 def test_the_guarantee_is_said_in_one_sentence_a_participant_understands() -> None:
-    assert likelihood(Promise(Fraction(1))) == [
+    assert likelihood(StatedGuarantee(Fraction(1))) == [
         "If you had answered differently, nothing that anybody learns would become more than 2.72 "
         "times more or less likely."
     ]
-    more = likelihood(Promise(Fraction(1), Fraction(1, 3 * 10**6), 3), "a person")
+    more = likelihood(StatedGuarantee(Fraction(1), Fraction(1, 3 * 10**6), 3), "a person")
     assert more == [
         "If a person had answered differently, nothing that anybody learns would become more than "
         "2.72 times more or less likely.",
@@ -139,7 +141,7 @@ def test_the_guarantee_is_said_in_one_sentence_a_participant_understands() -> No
 
 @given(st.fractions(min_value=Fraction(1, 10**12), max_value=Fraction(99, 100)))
 def test_a_probability_in_words_is_never_below_the_true_one(delta: Fraction) -> None:
-    said = likelihood(Promise(Fraction(1), delta))[-1].partition(", more than that")[0]
+    said = likelihood(StatedGuarantee(Fraction(1), delta))[-1].partition(", more than that")[0]
     last = said.rpartition(" ")[2].replace(",", "")
     stated = Fraction(int(last[:-1]), 100) if last.endswith("%") else 1 / Fraction(last)
     assert delta <= stated <= max(2 * delta, delta + Fraction(1, 100))

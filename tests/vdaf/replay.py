@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.vdaf import (
     HistogramVerifying,
     Prio3,
@@ -48,17 +48,17 @@ class Steps:
 
     def run(self) -> list[str]:
         """The operations that were rejected, of which the vector says so."""
-        refused = []
+        rejected = []
         for step in self.vector["operations"]:
             try:
                 getattr(self, step["operation"])(step)
                 done = True
-            except Refusal:
+            except Rejected:
                 done = False
             assert done == step["success"], step
             if not done:
-                refused.append(step["operation"])
-        return refused
+                rejected.append(step["operation"])
+        return rejected
 
     def report(self, step: dict[str, Any]) -> Any:
         return self.vector["reports"][step["report_index"]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.vdaf import KEY_SIZE, MODULUS, NONCE_SIZE, RANDOM_SIZE, Prio3, prio3_count, prio3_sum
 from tacit.vdaf.field import dot, nodes, pack, roots, unpack
 from tacit.vdaf.proofs import BIT, Circuit, whole_number
@@ -34,7 +34,7 @@ def verdict(prio3: Prio3, shares: tuple[bytes, bytes], key: bytes, nonce: bytes)
         message = prio3.verifier_shares_to_message(first.share, second.share)
         outputs = prio3.verify_next(first, message), prio3.verify_next(second, message)
         return prio3.unshard(*outputs)
-    except Refusal:
+    except Rejected:
         return None
 
 
@@ -176,7 +176,7 @@ def test_two_questions_about_one_bit_tell_it() -> None:
 def test_a_root_of_unity_is_no_point_to_ask_at(circuit: Circuit) -> None:
     factors = [1] * (circuit.asked - 1)
     for at in roots(circuit.width):
-        with pytest.raises(Refusal, match="root of unity"):
+        with pytest.raises(Rejected, match="root of unity"):
             circuit.question([*factors, at])
     for at in roots(2 * circuit.width)[1::2]:  # between them it is, and is answered rightly
         report = forged(circuit, circuit.encode(circuit.limit), random.Random(5))
@@ -220,9 +220,9 @@ def test_the_modulus_is_a_prime() -> None:
 def test_vectors_have_one_spelling(numbers: list[int]) -> None:
     data = pack(numbers)
     assert unpack(data, len(numbers), "a vector") == numbers
-    with pytest.raises(Refusal, match="bytes"):
+    with pytest.raises(Rejected, match="bytes"):
         unpack(data + b"\x00", len(numbers), "a vector")
-    with pytest.raises(Refusal, match="not below the modulus"):
+    with pytest.raises(Rejected, match="not below the modulus"):
         unpack(data + MODULUS.to_bytes(8, "little"), len(numbers) + 1, "a vector")
 
 
@@ -232,17 +232,17 @@ def test_what_makes_no_sense_is_rejected_at_its_stage(prio3: Prio3) -> None:
     shares = prio3.shard(CONTEXT, 1, bytes(16), bytes(RANDOM_SIZE))
     for role in (0, 1):
         for share in (shares[role][:-1], shares[role] + b"\x00", b""):
-            with pytest.raises(Refusal, match="input share is"):
+            with pytest.raises(Rejected, match="input share is"):
                 prio3.verify_init(asked, CONTEXT, role, share)
-    with pytest.raises(Refusal, match="not below the modulus"):
+    with pytest.raises(Rejected, match="not below the modulus"):
         prio3.verify_init(asked, CONTEXT, 0, b"\xff" * len(shares[0]))
     first, second = (prio3.verify_init(asked, CONTEXT, role, shares[role]) for role in (0, 1))
     for share in (first.share[:-8], b"\xff" * len(first.share)):
-        with pytest.raises(Refusal, match="a verifier share"):
+        with pytest.raises(Rejected, match="a verifier share"):
             prio3.verifier_shares_to_message(share, second.share)
-    with pytest.raises(Refusal, match="range proof"):
+    with pytest.raises(Rejected, match="range proof"):
         prio3.verifier_shares_to_message(first.share, first.share)
-    with pytest.raises(Refusal, match="is not empty"):
+    with pytest.raises(Rejected, match="is not empty"):
         prio3.verify_next(first, b"something")
     with pytest.raises(TacitError, match=r"must be (16|64)"):
         prio3.shard(CONTEXT, 1, bytes(15), bytes(RANDOM_SIZE))

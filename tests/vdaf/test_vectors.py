@@ -45,8 +45,8 @@ def check(file: Path) -> None:
         pytest.skip(f"{file.name} is about another function than those of tacit.vdaf")
     if vector["shares"] != 2:
         pytest.skip(f"{file.name} is for {vector['shares']} aggregators; here there are two")
-    refused = replay.run()
-    assert len(refused) == sum(not step["success"] for step in vector["operations"])
+    rejected = replay.run()
+    assert len(rejected) == sum(not step["success"] for step in vector["operations"])
     return None
 
 

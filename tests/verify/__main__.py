@@ -240,7 +240,7 @@ class Row:
     """
 
     checked: int = 0
-    refused: int = 0
+    rejected: int = 0
     beyond: int = 0
     least: float = math.inf
     most: float = 0.0
@@ -255,7 +255,7 @@ class Row:
 
     def join(self, other: Row) -> None:
         """Everything that another row found."""
-        for name in ("checked", "refused", "beyond", "seconds"):
+        for name in ("checked", "rejected", "beyond", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.least = min(self.least, other.least)
         if other.most > self.most:
@@ -332,8 +332,8 @@ def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterato
     """The protocols of rounds of several sizes, as an experiment with these options opens them,
     with the guarantee that is printed for the run, or for the round where only that is known.
     """
-    asked = entry.ask(options)
-    problem: Any = asked.fitted(asked.start(0, None).world, 0)
+    asked = entry.make_problem(options)
+    problem: Any = asked.for_environment(asked.start(0, None).world, 0)
     for binary in (False, True) if hasattr(problem, "binary") else (None,):
         chosen = problem if binary is None else replace(problem, binary=binary)
         experiment = entry.build(chosen)
@@ -401,10 +401,10 @@ def verify(name: str, options: dict[str, Any], quick: bool) -> Row:
     try:
         found = list(protocols(entry, options, quick))
     except TacitError:
-        return Row(refused=1)
+        return Row(rejected=1)
     for protocol, stated in found:
         if protocol is None or stated is None:
-            row.refused += 1
+            row.rejected += 1
             continue
         try:
             epsilon, delta = printed(stated)
@@ -451,7 +451,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     asked = parser.parse_args()
     print(
-        f"{'algorithm':25}{'checked':>8}{'refused':>8}{'beyond':>7}"
+        f"{'algorithm':25}{'checked':>8}{'rejected':>9}{'beyond':>7}"
         f"{'slack: of ε or δ used':>24}{'CPU s':>7}  verdict",
         flush=True,
     )
@@ -467,7 +467,7 @@ def main() -> int:
                 row.join(part.result())
             share = f"{row.least:.4f} to {row.most:.6f}" if row.checked else ""
             print(
-                f"{name:25}{row.checked:8}{row.refused:8}{row.beyond:7}{share:>24}"
+                f"{name:25}{row.checked:8}{row.rejected:9}{row.beyond:7}{share:>24}"
                 f"{row.seconds:7.0f}  {row.verdict}",
                 flush=True,
             )

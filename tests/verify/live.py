@@ -36,7 +36,7 @@ from tacit.terms import (
     Offer,
     Party,
     Pinned,
-    Promise,
+    StatedGuarantee,
     Terms,
     cosign,
 )
@@ -93,7 +93,7 @@ class Setting:
             question="Which is better?",
             options=("old", "new"),
             answer=Answer("how much", tuple("abcdefgh"[: self.metrics]), self.levels),
-            promise=Promise(self.epsilon, self.delta, self.participations),
+            guarantee=StatedGuarantee(self.epsilon, self.delta, self.participations),
             noise=Noise(scale, self.by, self.noise),
             parties=parties,
             first_day=date(2027, 1, 1),
@@ -362,7 +362,7 @@ def used(setting: Setting) -> Iterator[tuple[float, str]]:
         about = f"{setting}, {offer.minimum} of {offer.slots}, divisor {offer.divisor}"
         for rounds, epsilon, delta in (
             (1, cost, terms.delta_cost),
-            (setting.participations, terms.promise.epsilon, terms.promise.delta),
+            (setting.participations, terms.guarantee.epsilon, terms.guarantee.delta),
         ):
             if number.noise is None:
                 yield float(number.copies * rounds * number.pure / _real(epsilon)), about
@@ -373,7 +373,7 @@ def used(setting: Setting) -> Iterator[tuple[float, str]]:
                 needed += number.delta(rounds, epsilon)
             yield float(needed / _real(delta)), about
         if number.noise is not None and not setting.chosen:  # of each, as basic composition has it
-            epsilon, delta = terms.each
+            epsilon, delta = terms.per_metric_target
             needed = slow.delta(number.noise, number.shift, float(epsilon))
             yield float(needed / _real(delta)), about
 

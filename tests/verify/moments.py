@@ -124,7 +124,7 @@ def used(setting: Setting) -> Iterator[tuple[float, str]]:
             width = offer.total * Fraction(math.sqrt(honest / offer.divisor))
         needed = float(slow.gaussian_delta(far / float(width), float(pinned.check(offer)))) + masks
         about = f"{setting.trust.value}, {report}, {offer.minimum} of {offer.slots}"
-        yield needed / float(terms.promise.delta), about
+        yield needed / float(terms.guarantee.delta), about
     if setting.trust is TrustModel.TWO_SERVERS:
         yield from used_outside(setting, report, far)
 
@@ -141,7 +141,7 @@ def used_outside(
         (said,) = outsiders(terms)
         found = re.search(r"\(([0-9.e+-]+), ", said)
         assert found is not None
-        epsilon, delta = float(found[1]), float(terms.promise.delta)
+        epsilon, delta = float(found[1]), float(terms.guarantee.delta)
         width = float(terms.noise.least) * math.sqrt(2)
         needed = float(slow.gaussian_delta(far / width, epsilon))
         yield needed / delta, f"outsiders, {report}"

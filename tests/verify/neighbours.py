@@ -121,7 +121,7 @@ def differences(
     sigmas = sorted(sums.sigmas) or [0.0] * sums.silos
     least = sums.sigma * sums.scale
     if sums.integral:
-        least = math.sqrt(float(sums.share.variance) * sums.adding)
+        least = math.sqrt(float(sums.share.variance) * sums.noise_parties)
     found: dict[bytes, Floats] = {}
     for counts in arrangements(sums) if ways is None else ways:
         visited = np.flatnonzero(counts.any(axis=0))
@@ -132,7 +132,7 @@ def differences(
                 one, other = (sent(plain, stream) for stream in streams)
                 found[key] = other - one
         moved = np.array([found[counts[:, silo].tobytes()] for silo in visited])
-        if sums.alone:
+        if sums.suffices_alone:
             widths = [least * (sigmas[silo] / sums.sigma if sums.sigmas else 1) for silo in visited]
             yield moved, np.array(widths)[:, None, None]
         else:

@@ -62,7 +62,10 @@ def test_one_dishonest_participant_more_than_stated_is_found(setting: Setting) -
     for offer in live.weakest_rounds(setting, pinned):
         assert offer.divisor == live.honest_reports(pinned.terms.document(), offer)
         weaker = replace(offer, divisor=offer.divisor + 1)
-        number, (epsilon, delta) = live.seen(setting, pinned, weaker), pinned.terms.each
+        number, (epsilon, delta) = (
+            live.seen(setting, pinned, weaker),
+            pinned.terms.per_metric_target,
+        )
         if number.noise is None:
             assert number.copies * number.pure > pinned.terms.cost
         else:

@@ -144,7 +144,7 @@ def test_groups_of_the_pure_shuffle_have_the_loss_that_is_certified() -> None:
 
 
 def shares_left(people: int, threat: ThreatModel) -> int:
-    stated = PureDP(1.0).given(*threat.assumptions())
+    stated = PureDP(1.0).assuming(*threat.assumptions())
     return honest_shares(SimpleNamespace(participants=people), stated)
 
 
@@ -222,8 +222,8 @@ SILOS = ("sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb", "ldp-fedlinucb",
 def build(name: str, options: dict[str, Any]) -> tuple[PrefixSums, ApproximateDP]:
     """The prefix sums of an algorithm with these options, and what it prints."""
     entry = lookup(name)
-    asked = entry.ask({"epsilon": 1.0, **options})
-    problem: Any = asked.fitted(asked.start(0, None).world, 0)
+    asked = entry.make_problem({"epsilon": 1.0, **options})
+    problem: Any = asked.for_environment(asked.start(0, None).world, 0)
     experiment: Any = entry.build(problem)
     return experiment.mechanism.sums, experiment.guarantee
 

@@ -7,7 +7,7 @@ Three trust models hide individual reports from the analyzer:
   out-of-range reports.
 - `wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns only who takes part.
 
-All raise `Refusal`, and none releases an aggregate below its round's minimum batch size. The threat
+All raise `Rejected`; none releases an aggregate below its round's minimum batch size. The threat
 models are in docs/explanation/trust/, the message formats in docs/reference/wire-formats/. Nothing
 here carries messages or computes guarantees.
 
@@ -42,7 +42,7 @@ from tacit.aggregation.in_process import (
     run_two_servers,
     run_verified,
 )
-from tacit.aggregation.interface import Intermediary, Refusal, Relay, SumView
+from tacit.aggregation.interface import Intermediary, Rejected, Relay, SumView
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.masking_server import MaskingServer, masking_outcome, prepare_server
@@ -84,7 +84,7 @@ __all__ = [
     "Neighbourhood",
     "OwnNoise",
     "PrivateKey",
-    "Refusal",
+    "Rejected",
     "Relay",
     "ReportSlot",
     "RoundOutcome",

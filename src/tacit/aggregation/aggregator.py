@@ -34,7 +34,7 @@ from tacit.aggregation.announcements import accept
 from tacit.aggregation.interface import (
     CheckedShare,
     ClosedRound,
-    Refusal,
+    Rejected,
     UnknownRound,
     expect,
 )
@@ -134,26 +134,22 @@ class Aggregator(PendingReports):
         """
         data = wire.body(message, Kind.HALF, self.round.identity)
         if len(message) != self.report_size:
-            raise Refusal(f"report share is {len(message)} bytes long: must be {self.report_size}")
+            raise Rejected(f"report share is {len(message)} bytes long: must be {self.report_size}")
         if data[0] != self.role:
-            raise Refusal(f"report share is for server {data[0]}: must be for server {self.role}")
+            raise Rejected(f"report share is for server {data[0]}: must be for server {self.role}")
         number, token = SLOT.unpack_from(data, 1)
         record = self._record()
         if record.stage is not AggregatorStage.OPEN or now >= self.round.binding.closes:
             raise ClosedRound("round is closed or past its deadline: it accepts no more reports")
         share = data[1 : 1 + 4] + data[SHARE_FRONT:]
         vault = self._working(record).vault
-        return vault.checked(ReportSlot(number, token), self.round.slots, share)
-
-    def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether the table entry `there` contains this report share."""
-        return there == waiting.wrapped or super().same(waiting, there)
+        return vault.table_entry(ReportSlot(number, token), self.round.slots, share)
 
     def close(self, now: int) -> Mapping[bytes, bytes]:
         """Advance the round as far as possible; return messages by address.
 
         These are a list for the other server and a partial sum for the collector, once they exist.
-        Too early, it raises `Refusal` and changes nothing. After the grace period a round without
+        Too early, it raises `Rejected` and changes nothing. After the grace period a round without
         release is aborted.
         """
         with self._lock:
@@ -181,7 +177,7 @@ class Aggregator(PendingReports):
             except UnknownRound:
                 return self._front(Kind.OUTCOME) + bytes((RoundOutcome.UNKNOWN,))
             if record.stage is not AggregatorStage.CLOSED:
-                raise Refusal("round is not closed yet. Ask again after its deadline")
+                raise Rejected("round is not closed yet. Ask again after its deadline")
             return record.outcome
 
     # Incoming messages
@@ -190,7 +186,7 @@ class Aggregator(PendingReports):
         waiting = self.check(message, now)
         if not self.same(waiting, self._table.setdefault(waiting.name, waiting.wrapped)):
             (number,) = struct.unpack_from(">I", waiting.share)
-            raise Refusal(f"slot {number} has sent another report share before")
+            raise Rejected(f"slot {number} has sent another report share before")
 
     def _take_list(self, data: bytes) -> None:
         record = self._record()
@@ -198,17 +194,19 @@ class Aggregator(PendingReports):
             return
         working = self._working(record)
         if data[:1] != bytes((1 - self.role,)):
-            raise Refusal("list is not from the other server")
+            raise Rejected("list is not from the other server")
         content = working.peer_line.decrypt(self._front(Kind.PRESENT, 1 - self.role), data[1:])
         if len(content) > self.round.slots * self._entry_size or any(
             one >= two for (one, _), (two, _) in pairwise(self._entries(content))
         ):
-            raise Refusal("list of the other server is too long or not in ascending order")
+            raise Rejected("list of the other server is too long or not in ascending order")
         name = working.list_name
         wrapped = working.vault.wrap(name, content)
         there = self._table.setdefault(name, wrapped)
         if there is not wrapped and working.vault.unwrap(name, there) != content:
-            raise Refusal("list of the other server differs from its earlier one: must be the same")
+            raise Rejected(
+                "list of the other server differs from its earlier one: must be the same"
+            )
 
     # Outgoing messages
 
@@ -217,7 +215,7 @@ class Aggregator(PendingReports):
         working = self._working(record)
         waiting = len(self._table) - (working.list_name in self._table)
         if now < self.round.binding.closes and waiting < self.round.slots:
-            raise Refusal(
+            raise Rejected(
                 f"{waiting} of {self.round.slots} slots have reported before the deadline. The "
                 "round stays open"
             )
@@ -269,7 +267,7 @@ class Aggregator(PendingReports):
                 return None
             common += 1
             own = share[DIGEST_SIZE:evident]
-            if proofs is None or proofs.hold(*self._paired(own, evidence)):
+            if proofs is None or proofs.accepts(*self._paired(own, evidence)):
                 reports += 1
                 digest.update(tag)
                 sums = list(map(add, sums, self._numbers(share[evident:])))
@@ -290,7 +288,7 @@ class Aggregator(PendingReports):
                 yield tag, evidence
 
     def _entries(self, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The tags and verifier shares in a list; raises `Refusal` if its length is wrong."""
+        """The tags and verifier shares in a list; raises `Rejected` if its length is wrong."""
         size = self._entry_size
         whole = not len(listing) % size
         expect(
@@ -317,7 +315,7 @@ class Aggregator(PendingReports):
 
     def _numbers(self, part: bytes) -> list[int]:
         modulus, length = self.round.modulus, self.round.length
-        if self.role == 0 and self.round.seeded and not self.round.proofs:
+        if self.role == 0 and self.round.sends_seed and not self.round.proofs:
             return masks.expand(part, modulus, length)
         return wire.unpack_numbers(part, modulus, length, "report share")
 
@@ -331,7 +329,7 @@ class Aggregator(PendingReports):
         partial = b""
         if content is not None:
             signed = content + sign(Signed.PARTIAL, about + content, self._party.key)
-            encrypted = self.round.collecting.encrypt(signed, partial_info(about))
+            encrypted = self.round.collector_key.encrypt(signed, partial_info(about))
             partial = self._front(Kind.PARTIAL) + encrypted
         last = replace(
             record,
@@ -399,7 +397,7 @@ class _Working:
     def __init__(self, announced: TwoServerRound, role: int, secret: bytes) -> None:
         self.round, self.role = announced, role
         self.secrets = RoundSecrets(secret, announced.identity, announced.suite)
-        ends = (announced.line(0), announced.line(1))
+        ends = (announced.channel_key(0), announced.channel_key(1))
         line = self.secrets.keys.line
         self.peer_line = Channel(line, *ends, announced.context, starts=role == 0)
         tokens = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
@@ -420,17 +418,17 @@ class _Working:
             digests = (own, other) if role == 0 else (other, own)
             tag = report_tag(announced.context, number, digests)
             return tag + self._read(tag, content[LINK_SIZE:])
-        except (Refusal, struct.error):
+        except (Rejected, struct.error):
             return b""
 
     def _read(self, tag: bytes, part: bytes) -> bytes:
         """A share's content: seed or numbers as sent, or verifier share and numbers."""
         announced = self.round
         if announced.proofs:
-            numbers, evidence = announced.proofs.prepared(self._key, self.role, tag, part)
+            numbers, evidence = announced.proofs.prepare(self._key, self.role, tag, part)
             usable = numbers or [0] * announced.length  # the verifier share excludes them
             return evidence + wire.pack_numbers(usable, announced.modulus)
-        if not (self.role == 0 and announced.seeded):
+        if not (self.role == 0 and announced.sends_seed):
             wire.unpack_numbers(part, announced.modulus, announced.length, "report share")
         return part
 

@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation.agreement import KEY_SIZE, check_public, derive
 from tacit.aggregation.announcements import endorse
 from tacit.aggregation.encryption import DEFAULT, HpkeSuite, ServerKeys, suite_numbered
-from tacit.aggregation.interface import SYSTEM, Refusal, Source
+from tacit.aggregation.interface import SYSTEM, Rejected, Source
 from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound
 from tacit.aggregation.verified import commitment, verify_key
-from tacit.aggregation.wire import Kind, header, packed, unpacked
+from tacit.aggregation.wire import Kind, header, pack_parts, unpack_parts
 from tacit.errors import require
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign
@@ -58,16 +58,16 @@ class RoundRecord:
     def encode(self) -> bytes:
         """Serialize the record."""
         parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
-        return bytes((self.stage, self.suite)) + packed(parts)
+        return bytes((self.stage, self.suite)) + pack_parts(parts)
 
     @classmethod
     def decode(cls, data: bytes) -> RoundRecord:
-        """Parse a record; a damaged one raises `Refusal`."""
+        """Parse a record; a damaged one raises `Rejected`."""
         try:
-            secret, context, tags, listing, outcome, partial = unpacked(data[2:])
+            secret, context, tags, listing, outcome, partial = unpack_parts(data[2:])
             stage, suite = AggregatorStage(data[0]), suite_numbered(data[1])
-        except ValueError:  # also `Refusal`
-            raise Refusal("record of the round is damaged") from None
+        except ValueError:  # also `Rejected`
+            raise Rejected("record of the round is damaged") from None
         return cls(stage, suite, secret, context, tags, listing, outcome, partial)
 
 
@@ -111,7 +111,7 @@ class AggregatorContext:
         fresh = RoundRecord(AggregatorStage.MADE, suite, source(SECRET_SIZE)).encode()
         made = RoundRecord.decode(self.records.replace(self.name(identity), None, fresh) or fresh)
         if made.stage is AggregatorStage.CLOSED or made.suite is not suite:
-            raise Refusal("round is over, or was prepared for another suite. Prepare a new round")
+            raise Rejected("round is over, or was prepared for another suite. Prepare a new round")
         return RoundSecrets(made.secret, identity, suite).keys.public()
 
     def commitment(self, identity: bytes, servers: tuple[bytes, bytes]) -> bytes:
@@ -122,7 +122,7 @@ class AggregatorContext:
         """
         record = self.record(identity)
         if record is None or not record.secret:
-            raise Refusal("server has no keys for this round. Prepare it first")
+            raise Rejected("server has no keys for this round. Prepare it first")
         line = RoundSecrets(record.secret, identity, record.suite).keys.line
         lines = (servers[0][:KEY_SIZE], servers[1][:KEY_SIZE])
         return commitment(verify_key(line, lines, identity), identity)
@@ -139,7 +139,7 @@ class AggregatorContext:
         if record is not None and record.stage is AggregatorStage.MADE:
             record = self._bound(record, described)
         if record is None or record.context != described.context:
-            raise Refusal(
+            raise Rejected(
                 "description cannot be signed: a server signs one description per round, after it "
                 "prepared its keys"
             )
@@ -175,11 +175,11 @@ class AggregatorContext:
     def _bound(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
         secrets = RoundSecrets(made.secret, described.identity, made.suite)
         if secrets.keys.public() != described.servers[self.role]:
-            raise Refusal("description names other keys than this server prepared for the round")
+            raise Rejected("description names other keys than this server prepared for the round")
         if described.commitment and described.commitment != self.commitment(
             described.identity, described.servers
         ):
-            raise Refusal("description commits to another verify key than that of the servers")
+            raise Rejected("description commits to another verify key than that of the servers")
         bound = replace(made, stage=AggregatorStage.OPEN, context=described.context)
         self.records.replace(self.name(described.identity), made.encode(), bound.encode())
         return self.record(described.identity)
@@ -187,7 +187,7 @@ class AggregatorContext:
 
 def _check_usable(described: TwoServerRound) -> None:
     """Reject public keys that cannot be encrypted to, before anything is sent."""
-    for recipient in (*described.recipients, described.collecting):
+    for recipient in (*described.recipients, described.collector_key):
         recipient.encrypt(b"", b"")
     for role in (0, 1):
-        check_public(described.line(role))
+        check_public(described.channel_key(role))

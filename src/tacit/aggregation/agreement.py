@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, expect, expect_size
+from tacit.aggregation.interface import SYSTEM, Rejected, Source, expect, expect_size
 
 KEY_SIZE = 32
 NONCE_SIZE = 12
@@ -104,6 +104,6 @@ class Channel:
         try:
             return self._inward.decrypt(encrypted[:NONCE_SIZE], encrypted[NONCE_SIZE:], front)
         except InvalidTag:
-            raise Refusal(
+            raise Rejected(
                 "message is not authentic: it was altered, or encrypted with another key"
             ) from None

@@ -75,13 +75,13 @@ class Binding:
     def first(cls, data: bytes) -> tuple[Binding, bytes]:
         """Parse the fields at the start of a description's body; return the rest too.
 
-        Invalid values raise `TacitError`: call it inside `wire.described`.
+        Invalid values raise `TacitError`: call it inside `wire.rejecting_invalid`.
         """
-        fields, rest = wire.head(_BINDING, data, "the description")
+        fields, rest = wire.leading_fields(_BINDING, data, "the description")
         policy = b""
         if fields[1] == BY_POLICY:
-            (size,), rest = wire.head(_POLICY_SIZE, rest, "the policy")
-            policy, rest = wire.front(rest, size, "the policy"), rest[size:]
+            (size,), rest = wire.leading_fields(_POLICY_SIZE, rest, "the policy")
+            policy, rest = wire.leading_bytes(rest, size, "the policy"), rest[size:]
         return cls(*(*fields, policy)), rest
 
     def offer(self, **described: Any) -> Offer:
@@ -126,7 +126,7 @@ class SharedNoise:
     @classmethod
     def first(cls, data: bytes) -> tuple[SharedNoise, bytes]:
         """Parse the noise at the start of these bytes; return the rest too."""
-        (divisor,), rest = wire.head(_DIVISOR, data, "share divisor")
+        (divisor,), rest = wire.leading_fields(_DIVISOR, data, "share divisor")
         total, rest = wire.first_fraction(rest, "total noise")
         return cls(divisor, total), rest
 
@@ -148,7 +148,7 @@ class RoundDescription(ABC):
     @classmethod
     @abstractmethod
     def decode(cls, message: bytes) -> Self:
-        """Parse a description, or raise `Refusal`."""
+        """Parse a description, or raise `Rejected`."""
 
     @abstractmethod
     def offer(self) -> Offer:
@@ -194,7 +194,7 @@ DescriptionT = TypeVar("DescriptionT", bound=RoundDescription)
 
 def binding_of(description: bytes) -> tuple[bytes, Binding]:
     """The identity of a described round of any kind, and the fields at the description's start."""
-    with wire.described():
+    with wire.rejecting_invalid():
         return wire.identity_of(description), Binding.first(description[wire.HEADER_SIZE :])[0]
 
 
@@ -220,7 +220,7 @@ def announce(description: bytes, signatures: Sequence[bytes]) -> bytes:
 def accept(kind: type[DescriptionT], pinned: PinnedTerms, message: bytes) -> DescriptionT:
     """Parse a round that all parties of the pinned terms signed and that complies with them.
 
-    Raises `Refusal` otherwise. Results are cached.
+    Raises `Rejected` otherwise. Results are cached.
     """
     expect(isinstance(message, bytes), "announcement", type(message).__name__, "bytes")
     accepted: DescriptionT = _accepted(kind, pinned, message)

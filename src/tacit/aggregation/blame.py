@@ -67,7 +67,7 @@ class Blame:
         )
 
 
-def said_of(blamed: Sequence[Blame]) -> str:
+def describe_blames(blamed: Sequence[Blame]) -> str:
     """Render the blames for an error message; of many, only the first ones."""
     more = f" And {len(blamed) - _SAID} more." if len(blamed) > _SAID else ""
     return "".join([f" Blamed: {blame}." for blame in blamed[:_SAID]]) + more

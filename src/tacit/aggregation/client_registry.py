@@ -19,7 +19,7 @@ from tacit.aggregation import masks
 from tacit.aggregation.agreement import Channel
 from tacit.aggregation.blame import Blame, Misbehaviour
 from tacit.aggregation.graph import COMPLAINTS, connected
-from tacit.aggregation.interface import Refusal, check_minimum
+from tacit.aggregation.interface import Rejected, check_minimum
 from tacit.aggregation.masking import INBOX_HEAD, SETUP_ENTRY, MaskingRound, mask_seed
 from tacit.aggregation.share_commitments import (
     SHARE_PAIR_SIZE,
@@ -27,11 +27,11 @@ from tacit.aggregation.share_commitments import (
     ShareCommitments,
     SharedSecret,
     SignedShares,
-    announced,
-    combined,
+    combine_shares,
     decrypt_share_pair,
+    is_announced_secret,
     key_commitment,
-    matching,
+    matching_shares,
     signed_shares,
 )
 from tacit.aggregation.wire import Kind, records
@@ -62,7 +62,7 @@ class Member:
     secrets: dict[Kind, Mapping[int, bytes]] = field(default_factory=dict)  # about others, by kind
     pairs: list[int] = field(default_factory=list)
 
-    def card(self) -> bytes:
+    def setup_entry(self) -> bytes:
         """The client's entry in its neighbours' SETUP."""
         return SETUP_ENTRY.pack(self.number, self.address, self.masking, self.signing)
 
@@ -70,7 +70,7 @@ class Member:
         """The announced keys other than the address; no two clients may have the same."""
         return {("masking", self.masking), ("signing", self.signing)}
 
-    def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    def inbox_parts(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
         """For each neighbour its number and the parts of its inbox entry."""
         ciphertexts = records(
             self.ciphertexts, SHARE_PAIR_SIZE, len(self.neighbours), "encrypted shares"
@@ -82,7 +82,7 @@ class Member:
         """The secrets that a message of this kind revealed, by the number of their owner."""
         return self.secrets.get(kind, {})
 
-    def unsay(self, kind: Kind) -> None:
+    def undo(self, kind: Kind) -> None:
         """Undo a message that is not among those decided for its stage."""
         match kind:
             case Kind.SHARES:
@@ -103,7 +103,7 @@ class Member:
         message = signed_shares(self.root, self.ciphertexts)
         try:
             verify(Signed.SHARES, message, self.signature, self.signing, f"client {self.number}")
-        except Refusal:
+        except Rejected:
             return False
         return True
 
@@ -127,8 +127,8 @@ class ClientRegistry:
         self.appealed: dict[int, Proof] = {}
         self._wrong: dict[Kind, set[int]] = {}  # clients that revealed wrong shares
 
-    def gather(self) -> None:
-        """Raise `Refusal` unless a release is still possible after sharing.
+    def check_shared(self) -> None:
+        """Raise `Rejected` unless a release is still possible after sharing.
 
         At least `minimum` clients must have shared their secrets, each with at least `threshold`
         neighbours that did too.
@@ -139,7 +139,7 @@ class ClientRegistry:
         kept = _with_enough(near, self.threshold)
         check_minimum(len(kept), self.round.minimum, "clients with enough neighbours that shared")
 
-    def pair_up(self) -> None:
+    def pair_clients(self) -> None:
         """Determine which clients mask with each other.
 
         These are neighbours that both checked and do not complain about each other, provided each
@@ -168,7 +168,7 @@ class ClientRegistry:
         paired = sum(bool(one.pairs) for one in self.members)
         check_minimum(paired, self.round.minimum, "clients that can mask")
 
-    def part(self) -> None:
+    def find_dropouts(self) -> None:
         """Determine survivors and dropouts from the masked numbers."""
         self.stayed = frozenset(one.number for one in self.members if one.masked)
         self.staying = self.stayed
@@ -176,13 +176,13 @@ class ClientRegistry:
         self._check_opens(self.stayed)
         self._check_shared(self.stayed | self.left)
 
-    def rebuild(self) -> None:
+    def reconstruct_keys(self) -> None:
         """Reconstruct the dropouts' masking keys, or the proofs that they shared something else."""
         answers = {number: self.members[number].revealed(Kind.KEYS) for number in self.stayed}
         held = self._held(Kind.KEYS, answers, self.left, frozenset())
-        self.keys, self.convicted = self._put_together(held, SharedSecret.MASKING)
+        self.keys, self.convicted = self._reconstruct(held, SharedSecret.MASKING)
 
-    def desert(self) -> None:
+    def drop_silent(self) -> None:
         """Count as dropouts those that did not reveal pairwise masks with convicted clients."""
         asked = {number for owner in self.convicted for number in self.members[owner].pairs}
         self.vanished = frozenset(
@@ -194,7 +194,7 @@ class ClientRegistry:
         self._check_opens(self.staying)
         self._check_shared(self.staying | self._beside(self.vanished))
 
-    def complete(self) -> None:
+    def reconstruct_seeds(self) -> None:
         """Reconstruct the self-mask seeds and the masking keys of late dropouts.
 
         Where a client shared another seed, the result is a proof of that. All shares are present
@@ -204,8 +204,8 @@ class ClientRegistry:
         answers = {number: self.members[number].revealed(Kind.REVEAL) for number in staying}
         held = self._held(Kind.REVEAL, answers, gone, staying)
         own, masking = ({one: held[one] for one in whose} for whose in (staying, gone))
-        keys, convicted = self._put_together(masking, SharedSecret.MASKING)
-        self.own_seeds, self.appealed = self._put_together(own, SharedSecret.OWN)
+        keys, convicted = self._reconstruct(masking, SharedSecret.MASKING)
+        self.own_seeds, self.appealed = self._reconstruct(own, SharedSecret.OWN)
         if convicted:
             raise _refusal(
                 f"client {min(convicted)} dropped out late and shared another masking key than it "
@@ -244,7 +244,7 @@ class ClientRegistry:
         if not silent:
             return honest, self.own_seeds
         shared = {
-            owner: combined(proof.commitments, proof.shares)
+            owner: combine_shares(proof.commitments, proof.shares)
             for owner, proof in self.appealed.items()
         }
         seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
@@ -277,7 +277,7 @@ class ClientRegistry:
         neighbours = [self.members[number] for number in member.neighbours]
         return [other for other in neighbours if other.ciphertexts]
 
-    def left_of(self, member: Member) -> list[int]:
+    def dropouts_of(self, member: Member) -> list[int]:
         """The masking partners that dropped out."""
         return [number for number in member.pairs if number in self.left]
 
@@ -285,7 +285,7 @@ class ClientRegistry:
         """The masking partners that are convicted."""
         return [number for number in member.pairs if number in proofs]
 
-    def fates_of(self, member: Member) -> tuple[list[int], list[int]]:
+    def survivors_and_dropouts_of(self, member: Member) -> tuple[list[int], list[int]]:
         """The masking partners that survive to the end, and those that dropped out meanwhile."""
         stayed = [number for number in member.pairs if number in self.staying]
         return stayed, [number for number in member.pairs if number in self.vanished]
@@ -327,14 +327,14 @@ class ClientRegistry:
         for owner, shares in given.items():
             secret = SharedSecret.OWN if owner in staying else SharedSecret.MASKING
             commitments, context = self.members[owner].commitments, self.round.context
-            held[owner] = matching(commitments, owner, secret, shares, context)
+            held[owner] = matching_shares(commitments, owner, secret, shares, context)
             wrong |= shares.keys() - held[owner].keys()
         for owner, right in held.items():
             if len(right) < self.threshold:
                 raise _too_few(owner, "revealed shares", len(right), self.threshold)
         return held
 
-    def _put_together(
+    def _reconstruct(
         self, held: Mapping[int, Mapping[int, bytes]], secret: SharedSecret
     ) -> tuple[dict[int, bytes], dict[int, Proof]]:
         """Reconstruct each owner's secret from its first shares.
@@ -345,8 +345,10 @@ class ClientRegistry:
         proofs: dict[int, Proof] = {}
         for owner, right in held.items():
             member, shares = self.members[owner], dict(islice(right.items(), self.threshold))
-            one, named = combined(member.commitments, shares), (owner, member.masking)
-            if one and announced(member.commitments, named, secret, one, self.round.context):
+            one, named = combine_shares(member.commitments, shares), (owner, member.masking)
+            if one and is_announced_secret(
+                member.commitments, named, secret, one, self.round.context
+            ):
                 found[owner] = one
             else:
                 proofs[owner] = Proof(owner, member.commitments, shares)
@@ -388,11 +390,11 @@ class ClientRegistry:
             )
 
 
-def _refusal(why: str) -> Refusal:
-    return Refusal(f"{why}. Nothing was released: wait for more messages, or start a new round.")
+def _refusal(why: str) -> Rejected:
+    return Rejected(f"{why}. Nothing was released: wait for more messages, or start a new round.")
 
 
-def _too_few(owner: int, what: str, count: int, threshold: int) -> Refusal:
+def _too_few(owner: int, what: str, count: int, threshold: int) -> Rejected:
     return _refusal(f"number of {what} of client {owner} is {count}: must be at least {threshold}")
 
 

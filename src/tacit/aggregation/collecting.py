@@ -16,9 +16,16 @@ from tacit.aggregation.aggregator_context import SECRET_SIZE
 from tacit.aggregation.agreement import derive
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.encryption import HpkeSuite, PrivateKey, suite_numbered
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, UnknownRound, expect
+from tacit.aggregation.interface import SYSTEM, Rejected, Source, SumView, UnknownRound, expect
 from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound, read_outcome
-from tacit.aggregation.wire import Kind, body, front, head, pack_numbers, unpack_numbers
+from tacit.aggregation.wire import (
+    Kind,
+    body,
+    leading_bytes,
+    leading_fields,
+    pack_numbers,
+    unpack_numbers,
+)
 from tacit.records import Records
 from tacit.signatures import SIGNATURE_SIZE, Signed, verify
 from tacit.terms import Pinned
@@ -36,7 +43,7 @@ def prepare_collector(
     fresh = _MADE + bytes((suite,)) + source(SECRET_SIZE)
     made = records.replace(_key_name(identity), None, fresh) or fresh
     if made[:2] != _MADE + bytes((suite,)):
-        raise Refusal("round is over, or was prepared for another suite. Prepare a new round")
+        raise Rejected("round is over, or was prepared for another suite. Prepare a new round")
     return _key(made, identity).public()
 
 
@@ -69,7 +76,7 @@ class Collector:
         """Accept a server's partial sum or its signed abort; a repetition changes nothing."""
         kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
         known = Kind.OUTCOME if kind == Kind.OUTCOME else Kind.PARTIAL
-        role = front(body(message, known, self.round.identity), 1, "answer")[0]
+        role = leading_bytes(body(message, known, self.round.identity), 1, "answer")[0]
         expect(role in (0, 1), "role of the server", role, "0 or 1")
         name = _answer_name(role, self.round.identity)
         kept = self._records.read(name)
@@ -77,12 +84,12 @@ class Collector:
             self._content(role, message)
             kept = self._records.replace(name, None, message)
         if kept != message:
-            raise Refusal(f"server {role} gave another answer before: must be the same")
+            raise Rejected(f"server {role} gave another answer before: must be the same")
 
     def close(self) -> Mapping[bytes, bytes]:
         """Add the two partial sums, if they cover the same reports.
 
-        Raises `Refusal` until both servers have answered or one has aborted; does nothing
+        Raises `Rejected` until both servers have answered or one has aborted; does nothing
         afterwards.
         """
         name = _key_name(self.round.identity)
@@ -91,7 +98,7 @@ class Collector:
             answers = [self._records.read(_answer_name(role, name[1:])) for role in (0, 1)]
             said = {n: self._content(n, one) for n, one in enumerate(answers) if one is not None}
             if len(said) < 2 and None not in said.values():
-                raise Refusal(f"number of answers is {len(said)}: must be 2. The round stays open")
+                raise Rejected(f"number of answers is {len(said)}: must be 2. The round stays open")
             self._records.replace(name, held, self._result(said))
         return {}
 
@@ -99,11 +106,11 @@ class Collector:
         """The sum of the reports that both servers hold, with the noise of both."""
         held = self._records.read(_key_name(self.round.identity))
         if held is None or held[:1] == _MADE:
-            raise Refusal("round is not released: there is no sum")
+            raise Rejected("round is not released: there is no sum")
         if held[:1] == _ABORTED:
-            raise Refusal(held[1:].decode("utf-8", "replace"))
+            raise Rejected(held[1:].decode("utf-8", "replace"))
         counted = struct.Struct(">II" if self.round.proofs else ">I")
-        counts, rest = head(counted, held[1:], "sum")
+        counts, rest = leading_fields(counted, held[1:], "sum")
         numbers = unpack_numbers(rest, self.round.modulus, self.round.length, "sum")
         return SumView(tuple(numbers), *counts)
 
@@ -139,14 +146,14 @@ class Collector:
             return None
         held = self._records.read(_key_name(self.round.identity))
         if held is None or held[:1] != _MADE:
-            raise Refusal("round is over: it accepts no more answers")
+            raise Rejected("round is over: it accepts no more answers")
         about = self.round.context + bytes((role,))
         encrypted = body(message, Kind.PARTIAL, self.round.identity)[1:]
         content = _key(held, self.round.identity).decrypt(encrypted, partial_info(about))
         signed, signature = content[:-SIGNATURE_SIZE], content[-SIGNATURE_SIZE:]
         key = self._pinned.terms.keys[role]
         verify(Signed.PARTIAL, about + signed, signature, key, f"server {role}")
-        about_sum = front(signed, partial_head(self.round).size, "partial sum")
+        about_sum = leading_bytes(signed, partial_head(self.round).size, "partial sum")
         rest = signed[len(about_sum) :]
         unpack_numbers(rest, self.round.modulus, self.round.length, "partial sum")
         return signed
@@ -166,6 +173,6 @@ def _answer_name(role: int, identity: bytes) -> bytes:
 
 def _key(made: bytes, identity: bytes) -> PrivateKey:
     if len(made) != 2 + SECRET_SIZE:
-        raise Refusal("record of the round is damaged")
+        raise Rejected("record of the round is damaged")
     material = io.BytesIO(derive(made[2:], identity, b"tacit collector key v2", 128))
     return PrivateKey.new(suite_numbered(made[1]), material.read)

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hpke import (
 )
 
 from tacit.aggregation.agreement import KEY_SIZE, TAG_SIZE, check_public, new_key, public_bytes
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, expect, expect_size
+from tacit.aggregation.interface import SYSTEM, Rejected, Source, expect, expect_size
 from tacit.terms import HPKE_SUITES
 
 _MLKEM_SEED_SIZE = 64
@@ -134,7 +134,7 @@ class PrivateKey:
         try:
             return _SUITES[self.suite].decrypt(encrypted, key, info)
         except (InvalidTag, ValueError):
-            raise Refusal(
+            raise Rejected(
                 "message cannot be decrypted: it was altered, or encrypted to another key or for "
                 "another round"
             ) from None
@@ -185,7 +185,7 @@ class Recipient:
                 ),
             )
         except ValueError:
-            raise Refusal("ML-KEM public key is malformed") from None
+            raise Rejected("ML-KEM public key is malformed") from None
 
     def encrypt(self, message: bytes, info: bytes) -> bytes:
         """Encrypt a message to the recipient; the ciphertext is `overhead` bytes longer."""

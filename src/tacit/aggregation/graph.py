@@ -19,11 +19,12 @@ from functools import lru_cache
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from tacit.aggregation.interface import Refusal, uniform
+from tacit.aggregation.interface import Rejected, uniform
 from tacit.errors import Number, TacitError, integer, probability, require
 
 Shuffle = Callable[[list[int]], None]
 
+COMPLETION = 30  # bits of the error probability that clients keep enough neighbours
 COMPLAINTS = 1
 """Complaints, made or received, that a client may be in before it is excluded.
 
@@ -65,7 +66,7 @@ class Neighbourhood:
         elif degree % 2 and clients % 2:
             degree, threshold = degree + 1, threshold + 1
         rule = f"at most the {degree} neighbours among {clients} clients. Wait for more clients"
-        require(threshold <= degree, "threshold", threshold, rule, Refusal)
+        require(threshold <= degree, "threshold", threshold, rule, Rejected)
         return Neighbourhood(degree, threshold)
 
 
@@ -199,7 +200,6 @@ def neighbourhood(
     dropout: Number | None = None,
     corrupt: Number | None = None,
     security: int = 40,
-    completion: int = 30,
     claim: Claim = Claim.SEMI_HONEST,
 ) -> Neighbourhood:
     """The smallest neighbourhood that tolerates the given corruption and dropout.
@@ -213,8 +213,8 @@ def neighbourhood(
     dropout, corrupt : number, optional
         The fractions that may drop out and be corrupted: floor(dropout·n) and floor(corrupt·n)
         clients. Each defaults to a tenth, and to at least one client from four clients on.
-    security, completion : int
-        The bits of the two error probabilities below.
+    security : int
+        The bits of the first error probability below.
     claim : Claim
         The server to withstand.
 
@@ -233,7 +233,7 @@ def neighbourhood(
     Except with probability 2^-security over the graph, the claim holds for every client and the
     surviving honest clients are connected, so that only their sum is revealed. This covers as few
     survivors as `minimum` allows, if that is fewer than n - floor(dropout·n). Except with
-    probability 2^-completion, every client keeps t neighbours while at most floor(dropout·n) drop
+    probability 2^-30, every client keeps t neighbours while at most floor(dropout·n) drop
     out, send invalid shares or are excluded.
 
     Examples
@@ -257,7 +257,6 @@ def neighbourhood(
         n,
         (gone, lost, bad),
         integer("security", security, at_least=1),
-        integer("completion", completion, at_least=1),
         Claim(claim),
     )
 
@@ -289,10 +288,10 @@ def _tenth(clients: int) -> int:
 
 @lru_cache(maxsize=256)
 def _neighbourhood(
-    n: int, counts: tuple[int, int, int], security: int, completion: int, claim: Claim
+    n: int, counts: tuple[int, int, int], security: int, claim: Claim
 ) -> Neighbourhood:
     gone, lost, bad = counts
-    leak, stall = Fraction(1, 2**security), Fraction(1, 2**completion)
+    leak, stall = Fraction(1, 2**security), Fraction(1, 2**COMPLETION)
     for degree in range(1, min(n, 1 << 16)):
         if degree % 2 and n % 2 and degree < n - 1:
             continue

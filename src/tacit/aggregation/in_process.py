@@ -17,7 +17,7 @@ from tacit.aggregation.announcements import announce, endorse_offer
 from tacit.aggregation.collecting import Collector, prepare_collector
 from tacit.aggregation.encryption import DEFAULT, HpkeSuite
 from tacit.aggregation.graph import Neighbourhood, Shuffle, neighbourhood
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, new_identity
+from tacit.aggregation.interface import SYSTEM, Rejected, Source, SumView, new_identity
 from tacit.aggregation.masking import BITS, MaskingRound
 from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.masking_server import MaskingServer, MaskingStage, prepare_server
@@ -35,7 +35,7 @@ from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.aggregation.verified import MODULUS
 from tacit.errors import require
 from tacit.records import MemoryRecords
-from tacit.terms import REHEARSED, Aggregation, Noise, Promise
+from tacit.terms import REHEARSED, Aggregation, Noise, StatedGuarantee
 from tacit.trust import TrustModel
 
 Report = int | Sequence[int]
@@ -133,7 +133,7 @@ class MaskingSession:
     def _masked_or_accused(self, client: MaskingClient, index: int, message: bytes) -> bytes:
         try:
             return client.mask(message, self.reports[index])
-        except Refusal:
+        except Rejected:
             return client.accuse(message)
 
     def reveal(self, without: Collection[int] = ()) -> None:
@@ -148,7 +148,7 @@ class MaskingSession:
             if index not in without and client.address in self.outgoing:
                 try:
                     message = answer(client, index, self.outgoing[client.address])
-                except Refusal:
+                except Rejected:
                     # the client has too few neighbours left and drops out
                     continue
                 self.server.take(message)
@@ -210,17 +210,17 @@ class TwoServerSession:
         *,
         verified: bool = False,
     ) -> None:
-        about, promise = _tolerant(slots, minimum), None
+        about, guarantee = _tolerant(slots, minimum), None
         if noise is not None:
             about = Aggregation(minimum)
-            promise = Promise(Fraction(noise.levels * length) / noise.scale)
+            guarantee = StatedGuarantee(Fraction(noise.levels * length) / noise.scale)
         self.rehearsal = rehearse(
             TrustModel.TWO_SERVERS,
             about,
             proofs=int(verified),
             suite=suite.identifier,
             answer=rehearsed_answer(noise.levels if noise else 1, length),
-            promise=promise,
+            guarantee=guarantee,
             noise=None if noise else _BROUGHT,
             source=source,
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from tacit.aggregation.blame import Blame
-from tacit.errors import Refusal as Refusal
+from tacit.errors import Rejected as Rejected
 from tacit.errors import integer, require
 
 Source = Callable[[int], bytes]
@@ -30,17 +30,17 @@ ViewT_co = TypeVar("ViewT_co", covariant=True)
 class Relay(Protocol):
     """A party that takes messages one at a time and returns messages to send at the end of a stage.
 
-    Every operation is atomic: one that raises `Refusal` leaves the state unchanged. A repeated
+    Every operation is atomic: one that raises `Rejected` leaves the state unchanged. A repeated
     message is accepted once; a repeated `close` returns the same messages.
     """
 
     def take(self, message: bytes) -> None:
-        """Accept one message of the current stage, or raise `Refusal` and keep the state."""
+        """Accept one message of the current stage, or raise `Rejected` and keep the state."""
 
     def close(self) -> Mapping[bytes, bytes]:
         """End the current stage and return the messages to send, by address.
 
-        With too few messages it raises `Refusal`, and the stage continues until more arrive or the
+        With too few messages it raises `Rejected`, and the stage continues until more arrive or the
         round is aborted.
         """
 
@@ -49,7 +49,7 @@ class Intermediary(Relay, Protocol[ViewT_co]):
     """The last party of an aggregation: after its last stage it releases only the aggregate."""
 
     def view(self) -> ViewT_co:
-        """The view, once every stage is closed; raises `Refusal` if nothing was released."""
+        """The view, once every stage is closed; raises `Rejected` if nothing was released."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class SumView:
     blamed: tuple[Blame, ...] = ()
 
 
-class UnknownRound(Refusal):
+class UnknownRound(Rejected):
     """This party has no record of the round."""
 
 
-class ClosedRound(Refusal):
+class ClosedRound(Rejected):
     """The round accepts no more reports."""
 
 
@@ -86,12 +86,12 @@ class CheckedShare:
 
 
 def expect(holds: object, name: str, value: object, rule: str) -> None:
-    """Raise `Refusal` unless the rule holds, for values that come from others."""
-    require(holds, name, value, rule, Refusal)
+    """Raise `Rejected` unless the rule holds, for values that come from others."""
+    require(holds, name, value, rule, Rejected)
 
 
 def expect_size(name: str, data: bytes, size: int) -> bytes:
-    """Return `data`; raise `Refusal` unless it has `size` bytes."""
+    """Return `data`; raise `Rejected` unless it has `size` bytes."""
     expect(len(data) == size, name, f"{len(data)} bytes long", f"{size} bytes long")
     return data
 
@@ -121,11 +121,11 @@ def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int,
 
 
 def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
-    """Raise `Refusal` if fewer than `minimum` reports arrived.
+    """Raise `Rejected` if fewer than `minimum` reports arrived.
 
     >>> check_minimum(40, 57)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.errors.Refusal: number of reports is 40: must be at least 57, the minimum ...
+    tacit.errors.Rejected: number of reports is 40: must be at least 57, the minimum ...
     """
     rule = f"at least {minimum}, the minimum batch size. Nothing was released"
     expect(arrived >= minimum, f"number of {what}", arrived, rule)

@@ -36,7 +36,7 @@ from tacit.aggregation.interface import (
     SYSTEM,
     CheckedShare,
     ClosedRound,
-    Refusal,
+    Rejected,
     SumView,
     check_counts,
     new_identity,
@@ -62,15 +62,15 @@ ROLE = 0
 class LocalRound(LiveRound):
     """Public description of a round: terms, counts, times, range, noise and the server's key.
 
-    Every number of a report is from -`room` to levels + `room`. `noise` is that of each device on
-    each number, in one share.
+    Every number of a report is from -`margin` to levels + `margin`. `noise` is that of each device
+    on each number, in one share.
     """
 
     binding: Binding
     slots: int
     minimum: int
     server: bytes
-    room: int = 0
+    margin: int = 0
     length: int = 1
     noise: SharedNoise = WHOLE_NOISE
     assigned_until: int = 0
@@ -80,7 +80,7 @@ class LocalRound(LiveRound):
 
     def __post_init__(self) -> None:
         check_counts(self.slots, self.minimum)
-        require(0 <= self.room < 1 << 31, "room", self.room, "from 0 to 2^31 - 1")
+        require(0 <= self.margin < 1 << 31, "room", self.margin, "from 0 to 2^31 - 1")
         wire.check_length(self.length, self.span)
         self.check_times()
         sizes = [len(self.identity), len(self.server)]
@@ -91,11 +91,11 @@ class LocalRound(LiveRound):
     @property
     def span(self) -> int:
         """Number of values that a number of a report can have."""
-        return self.binding.levels + 2 * self.room + 1
+        return self.binding.levels + 2 * self.margin + 1
 
     def encode(self) -> bytes:
         """Serialize the round description."""
-        counts = (self.slots, self.minimum, self.length, self.room)
+        counts = (self.slots, self.minimum, self.length, self.margin)
         return (
             wire.header(Kind.LOCAL_ROUND, self.identity)
             + self.binding.encode()
@@ -107,12 +107,12 @@ class LocalRound(LiveRound):
     @classmethod
     def decode(cls, message: bytes) -> LocalRound:
         """Parse a round description."""
-        with wire.described():
+        with wire.rejecting_invalid():
             binding, rest = Binding.first(wire.body(message, Kind.LOCAL_ROUND))
-            fields, rest = wire.head(_HEAD, rest, "description")
+            fields, rest = wire.leading_fields(_HEAD, rest, "description")
             until, grace, slots, minimum, length, room, number = fields
             suite = suite_numbered(number)
-            server, rest = wire.front(rest, suite.key_size, "key"), rest[suite.key_size :]
+            server, rest = wire.leading_bytes(rest, suite.key_size, "key"), rest[suite.key_size :]
             noise, rest = SharedNoise.first(rest)
             require(not rest, "description", f"{len(rest)} bytes too long", "complete")
             about = (room, length, noise, until, grace, suite, wire.identity_of(message))
@@ -140,24 +140,10 @@ def encrypt_report(
 ) -> bytes:
     """Make one client's report from its noisy numbers, each clamped to the range of the round.
 
-    Parameters
-    ----------
-    pinned : Pinned
-        The terms that the client agreed to, with the key of their party.
-    announcement : bytes
-        The round, signed by its party; it must comply with the terms.
-    slot : ReportSlot
-        The client's slot.
-    numbers : sequence of int
-        Levels with all of the noise.
-
-    Returns
-    -------
-    bytes
-        The message for the server.
+    The announced round must comply with the terms that the client agreed to.
     """
     announced = accept(LocalRound, pinned, announcement)
-    count, room = len(numbers), announced.room
+    count, room = len(numbers), announced.margin
     require(count == announced.length, "number of metrics", count, f"{announced.length}")
     shifted = [min(max(number + room, 0), announced.span - 1) for number in numbers]
     content = wire.pack_numbers(shifted, announced.span)
@@ -184,10 +170,10 @@ def endorse_local(
     announced = LocalRound.decode(description)
     entry = PartyRoundState.bound(records, _RECORD, announced).read()
     if entry.phase is not RoundPhase.OPEN:
-        raise Refusal("this server aborted it before")
+        raise Rejected("this server aborted it before")
     secrets = RoundSecrets(entry.content, announced.identity, announced.suite)
     if secrets.keys.encryption.public() != announced.server:
-        raise Refusal("description names another key than this server prepared for the round")
+        raise Rejected("description names another key than this server prepared for the round")
     return endorse_offer(pinned, announced, key)
 
 
@@ -200,13 +186,13 @@ def abandon_local(records: Records, identity: bytes, key: Ed25519PrivateKey) -> 
 
 
 def local_outcome(records: Records, identity: bytes) -> bytes | None:
-    """The signed outcome of a round that is over; None without one, `Refusal` before."""
+    """The signed outcome of a round that is over; None without one, `Rejected` before."""
     entry = PartyRoundState(records, _RECORD, identity).find()
     if entry is None:
         return None
     if entry.phase is RoundPhase.OPEN:
         raise ClosedRound("round is not over yet")
-    outcome, *_ = wire.unpacked(entry.content)
+    outcome, *_ = wire.unpack_parts(entry.content)
     return outcome or None
 
 
@@ -242,17 +228,17 @@ class LocalServer(PendingReports):
         """Validate one report, which the caller stores in the table."""
         data = wire.body(message, Kind.LOCAL_REPORT, self.round.identity)
         if len(message) != self.report_size:
-            raise Refusal(f"report is {len(message)} bytes long: must be {self.report_size}")
+            raise Rejected(f"report is {len(message)} bytes long: must be {self.report_size}")
         slot = ReportSlot(*SLOT.unpack_from(data))
         if now >= self.round.binding.closes:
             raise ClosedRound("round is past its deadline: it accepts no more reports")
         content = data[:4] + data[SLOT.size :]
-        return self._open().vault.checked(slot, self.round.slots, content)
+        return self._open().vault.table_entry(slot, self.round.slots, content)
 
     def close(self, now: int) -> SumView | None:
         """Replace the round's secret by the sums or the abort; return the released sums.
 
-        None stands for an aborted round. Too early, it raises `Refusal` and changes nothing.
+        None stands for an aborted round. Too early, it raises `Rejected` and changes nothing.
         """
         with self._lock:
             entry = self._entry()
@@ -268,7 +254,7 @@ class LocalServer(PendingReports):
         secrets, announced = self._open(), self.round
         waiting = len(self._table)
         if now < announced.binding.closes and waiting < announced.slots:
-            raise Refusal(
+            raise Rejected(
                 f"{waiting} of {announced.slots} slots have reported before the deadline. The "
                 "round stays open"
             )
@@ -320,9 +306,9 @@ class _LocalSecrets:
             info = _info(announced.context, number)
             content = self._key.decrypt(share[4:], info)
             found = wire.unpack_numbers(content, announced.span, announced.length, "report")
-        except (Refusal, struct.error):
+        except (Rejected, struct.error):
             return None
-        return [one - announced.room for one in found]
+        return [one - announced.margin for one in found]
 
 
 def _ended(
@@ -341,13 +327,13 @@ def _ended(
         totals = b"".join(map(_TOTAL.pack, view.numbers))
         parts.append(_COUNT.pack(view.reports) + _COUNT.pack(view.rejected) + totals)
     phase = RoundPhase.ABORTED if view is None else RoundPhase.ANSWERED
-    return state.move(entry, RoundEntry(phase, entry.context, wire.packed(parts)))
+    return state.move(entry, RoundEntry(phase, entry.context, wire.pack_parts(parts)))
 
 
 def _read_view(entry: RoundEntry, length: int) -> SumView | None:
     if entry.phase is not RoundPhase.ANSWERED:
         return None
-    _, content = wire.unpacked(entry.content)
+    _, content = wire.unpack_parts(entry.content)
     layout = struct.Struct(f">II{length}q")
     reports, rejected, *sums = layout.unpack(content)
     return SumView(tuple(sums), reports, rejected)

@@ -115,13 +115,13 @@ class MaskingRound(LiveRound):
     @classmethod
     def decode(cls, message: bytes) -> MaskingRound:
         """Parse a round description."""
-        with wire.described():
+        with wire.rejecting_invalid():
             data = wire.body(message, Kind.MASKING_ROUND)
-            (spoken,) = wire.front(data, 1, "description")
+            (spoken,) = wire.leading_bytes(data, 1, "description")
             rule = f"{FORMAT}. Update the older side"
             expect(spoken == FORMAT, "masking format of the round", spoken, rule)
             binding, rest = Binding.first(data[1:])
-            fields, rest = wire.head(_HEAD, rest, "description")
+            fields, rest = wire.leading_fields(_HEAD, rest, "description")
             until, grace, slots, minimum, length, degree, threshold, server = fields
             noise, rest = SharedNoise.first(rest)
             modulus, among = wire.last_modulus(rest), Neighbourhood(degree, threshold)
@@ -169,8 +169,8 @@ def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BI
 _BY_BYTE = {bytes((kind,)): kind for kind in Kind}
 
 
-def one_of(kinds: tuple[Kind, ...], message: bytes, identity: bytes) -> Kind:
-    """Which of these kinds a message of this round has; raises `Refusal` if none."""
+def expect_kind(kinds: tuple[Kind, ...], message: bytes, identity: bytes) -> Kind:
+    """Which of these kinds a message of this round has; raises `Rejected` if none."""
     named = message[3:4] if isinstance(message, bytes | bytearray | memoryview) else b""
     kind = _BY_BYTE.get(bytes(named))
     if kind not in kinds:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation import masks, shamir, wire
 from tacit.aggregation.agreement import KEY_SIZE, Channel, new_key, public_bytes
 from tacit.aggregation.announcements import accept
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, check_minimum, expect
+from tacit.aggregation.interface import SYSTEM, Rejected, Source, check_minimum, expect
 from tacit.aggregation.masking import (
     ACCUSED_ENTRY,
     BITS,
@@ -36,13 +36,13 @@ from tacit.aggregation.masking import (
     ClientKeys,
     MaskingRound,
     check_withstands,
+    expect_kind,
     mask_seed,
-    one_of,
     pack_listed,
     read_listed,
     route_keys,
 )
-from tacit.aggregation.round_state import never_copied
+from tacit.aggregation.round_state import forbid_copying
 from tacit.aggregation.share_commitments import (
     HolderCommitments,
     Proof,
@@ -104,7 +104,7 @@ class MaskingClient:
         self._left: set[int] = set()
         self._agreed: frozenset[bytes] | None = None  # addresses of the agreed survivors
 
-    __reduce_ex__ = never_copied
+    __reduce_ex__ = forbid_copying
 
     def __repr__(self) -> str:
         return (
@@ -129,7 +129,7 @@ class MaskingClient:
         """
         with self._lock:
             if self._agreed is not None and self._agreed != survivors:
-                raise Refusal("client has agreed to another set of survivors in this round")
+                raise Rejected("client has agreed to another set of survivors in this round")
             self._agreed = frozenset(survivors)
 
     def join(self) -> bytes:
@@ -177,7 +177,7 @@ class MaskingClient:
         The answer is one share per neighbour, of the kind that fits whether it survived, or the
         pairwise mask with a neighbour that its own shares convict.
         """
-        kind = one_of((Kind.REQUEST, Kind.LEFT, Kind.PROOF), asked, self.round.identity)
+        kind = expect_kind((Kind.REQUEST, Kind.LEFT, Kind.PROOF), asked, self.round.identity)
         if kind is Kind.LEFT:
             return self._once(Kind.KEYS, Kind.MASKED, (kind, asked), self._make_keys)
         if kind is Kind.REQUEST:
@@ -239,7 +239,7 @@ class MaskingClient:
     def _make_masked(self, content: bytes, numbers: list[int]) -> bytes:
         """The masked numbers of this client."""
         if Kind.ACCUSED in self._answers:
-            raise Refusal("client has left the round with an accusation: it masks nothing")
+            raise Rejected("client has left the round with an accusation: it masks nothing")
         pairs, _ = self._read_pairs(content)
         self._check_enough(len(pairs), "neighbours to mask with")
         me, context = (self._number, self._masking_public), self.round.context
@@ -258,11 +258,11 @@ class MaskingClient:
 
     def _make_accused(self, content: bytes) -> bytes:
         if Kind.MASKED in self._answers:
-            raise Refusal("client has sent its masked numbers: it reveals no key")
+            raise Rejected("client has sent its masked numbers: it reveals no key")
         _, evidence = self._read_pairs(content)
         shown = [number for number, one in evidence.items() if self._guilty(number, one)]
         if not shown:
-            raise Refusal(
+            raise Rejected(
                 "no sender signed invalid encrypted shares: the server may have altered them, so "
                 "no key is revealed. Leave this round"
             )
@@ -281,7 +281,7 @@ class MaskingClient:
         try:
             key = self._neighbours[number].signing
             verify(Signed.SHARES, signed, evidence.signature, key, f"client {number}")
-        except Refusal:
+        except Rejected:
             return False
         ciphertext, committed = self._spoilt[number], evidence.commitments.at(self._number)
         if committed is None or root != self._roots[number]:
@@ -297,11 +297,11 @@ class MaskingClient:
     def _make_keys(self, content: bytes) -> bytes:
         """The shares of the dropouts' masking keys."""
         self._check_before_reveal()
-        (survivors, leaving), rest = wire.head(LEFT_HEAD, content, "LEFT")
+        (survivors, leaving), rest = wire.leading_fields(LEFT_HEAD, content, "LEFT")
         left = read_listed(rest, leaving, "list of dropouts")
         self._check_neighbours(left)
         if not set(left) <= self._pairs.keys():
-            raise Refusal("LEFT names neighbours that the client does not mask with")
+            raise Rejected("LEFT names neighbours that the client does not mask with")
         check_minimum(survivors, self.round.minimum)
         self._check_staying(self._pairs.keys() - set(left))
         self._check_agreed(self._pairs.keys() - set(left), left)
@@ -324,14 +324,14 @@ class MaskingClient:
 
         The pairwise masks with at least `threshold` neighbours stay secret, whatever is proved.
         """
-        (which, count), rest = wire.head(PROOF_HEAD, content, "PROOF")
+        (which, count), rest = wire.leading_fields(PROOF_HEAD, content, "PROOF")
         degree, size = len(self._neighbours), proof_size(len(self._neighbours), self._threshold)
         parts = wire.records(rest, size, count, "PROOF")
         proofs = [Proof.decode(part, degree, self._threshold) for part in parts]
         named = [proof.owner for proof in proofs]
         self._check_neighbours(named)
         if which != secret or not among >= set(named):
-            raise Refusal("PROOF names neighbours whose shares were not requested")
+            raise Rejected("PROOF names neighbours whose shares were not requested")
         self._check_staying(self._pairs.keys() - self._left - set(named))
         for proof in proofs:
             self._check_proof(proof, secret)
@@ -348,25 +348,25 @@ class MaskingClient:
         if proof.commitments.root(context, owner) != self._roots[owner] or not proves(
             proof.commitments, named, secret, proof.shares, context
         ):
-            raise Refusal(
+            raise Rejected(
                 f"PROOF does not convict client {owner}: the pairwise mask with it is not revealed"
             )
 
     def _make_reveal(self, request: bytes) -> bytes:
         """The shares that unmask the sum: of seeds of survivors, of keys of dropouts."""
-        (survivors, staying, leaving), rest = wire.head(REQUEST_HEAD, request, "REQUEST")
+        (survivors, staying, leaving), rest = wire.leading_fields(REQUEST_HEAD, request, "REQUEST")
         listed = read_listed(rest, staying + leaving, "list of neighbours to reveal")
         stayed, left = listed[:staying], listed[staying:]
         self._check_neighbours(stayed)
         self._check_neighbours(left)
         both = sorted(set(stayed) & set(left))
         if both:
-            raise Refusal(
+            raise Rejected(
                 f"neighbour {both[0]} is listed both as survivor and as dropout: both shares would "
                 "unmask it"
             )
         if set(listed) != self._pairs.keys() - self._left:
-            raise Refusal("REQUEST names other neighbours than the remaining ones")
+            raise Rejected("REQUEST names other neighbours than the remaining ones")
         check_minimum(survivors, self.round.minimum)
         self._check_staying(stayed)
         self._check_agreed(stayed, left)
@@ -378,7 +378,7 @@ class MaskingClient:
 
     def _learn_neighbours(self, data: bytes) -> None:
         """Read the keys of the neighbours from the setup message."""
-        (number, joined, degree), rest = wire.head(SETUP_HEAD, data, "SETUP")
+        (number, joined, degree), rest = wire.leading_fields(SETUP_HEAD, data, "SETUP")
         least, most = self.round.minimum, self.round.slots
         expect(least <= joined <= most, "number of clients", joined, f"from {least} to {most}")
         fitted = self.round.neighbourhood.fit(joined)
@@ -393,34 +393,34 @@ class MaskingClient:
         own = ClientKeys(number, self.address, self._masking_public, self._signing_public)
         roles = zip(own, *neighbours.values(), strict=True)
         if any(len(set(keys)) != degree + 1 for keys in roles):
-            raise Refusal("two neighbours in SETUP have the same number or key: must be distinct")
+            raise Rejected("two neighbours in SETUP have the same number or key: must be distinct")
         self._number, self._neighbours, self._threshold = number, neighbours, fitted.threshold
 
     def _read_pairs(self, content: bytes) -> tuple[list[int], dict[int, SignedShares]]:
         """The neighbours to mask with, and the signed shares of those complained about."""
-        (staying, shown), rest = wire.head(PAIRS_HEAD, content, "PAIRS")
+        (staying, shown), rest = wire.leading_fields(PAIRS_HEAD, content, "PAIRS")
         pairs = read_listed(rest[: 4 * staying], staying, "list of pairs")
         self._check_neighbours(pairs)
         if not self._held.keys() >= set(pairs):
-            raise Refusal("PAIRS names a neighbour whose shares the client does not hold")
+            raise Rejected("PAIRS names a neighbour whose shares the client does not hold")
         degree = len(self._neighbours)
         parts = wire.records(rest[4 * staying :], evidence_size(degree), shown, "evidence")
         evidence = [SignedShares.decode(part, degree) for part in parts]
         if not self._spoilt.keys() >= {one.owner for one in evidence}:
-            raise Refusal("evidence is about neighbours that the client did not complain about")
+            raise Rejected("evidence is about neighbours that the client did not complain about")
         return pairs, {one.owner: one for one in evidence}
 
     def _check_neighbours(self, numbers: list[int]) -> None:
         if self._number in numbers:
-            raise Refusal("client is listed among its own neighbours")
+            raise Rejected("client is listed among its own neighbours")
         unknown = [number for number in numbers if number not in self._neighbours]
         if unknown:
-            raise Refusal(f"client {unknown[0]} is not a neighbour of this client")
+            raise Rejected(f"client {unknown[0]} is not a neighbour of this client")
         _check_ascending(numbers, self.round.slots, self._number)
 
     def _check_before_reveal(self) -> None:
         if Kind.REVEAL in self._answers:
-            raise Refusal("client has revealed its shares: it answers no request about dropouts")
+            raise Rejected("client has revealed its shares: it answers no request about dropouts")
 
     def _check_staying(self, staying: Iterable[int]) -> None:
         """Reject a request that leaves fewer than `threshold` pairwise masks secret."""
@@ -433,7 +433,7 @@ class MaskingClient:
         fates = [(number, True) for number in stayed] + [(number, False) for number in left]
         for number, survived in fates:
             if (self._neighbours[number].address in self._agreed) is not survived:
-                raise Refusal(f"neighbour {number} has another fate than in the agreed survivors")
+                raise Rejected(f"neighbour {number} has another fate than in the agreed survivors")
 
     def _check_enough(self, count: int, what: str) -> None:
         rule = f"at least the threshold of {self._threshold}. Leave this round: nothing was sent"
@@ -452,19 +452,19 @@ class MaskingClient:
         """
         with self._lock:
             if after not in self._answers:
-                raise Refusal(f"{kind.name} must follow {after.name}, which was not sent yet")
+                raise Rejected(f"{kind.name} must follow {after.name}, which was not sent yet")
             content = self._open(*asked)
             if kind not in self._answers:
                 return self._answer(kind, content, make(content))
             before, answer = self._answers[kind]
             if before != content:
-                raise Refusal(f"{kind.name} was already sent in answer to another message")
+                raise Rejected(f"{kind.name} was already sent in answer to another message")
             return answer
 
     def _open(self, kind: Kind, message: bytes) -> bytes:
         data = wire.body(message, kind, self.round.identity)
         if data[: len(self.address)] != self.address:
-            raise Refusal(f"{kind.name} is addressed to another client")
+            raise Rejected(f"{kind.name} is addressed to another client")
         return self._channel.decrypt(
             bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - wire.HEADER_SIZE :]
         )
@@ -491,5 +491,5 @@ def _check_ascending(numbers: Iterable[int], limit: int, own: int) -> None:
     last = -1
     for number in numbers:
         if not last < number < limit or number == own:
-            raise Refusal("list of neighbours is not in ascending order or has an invalid number")
+            raise Rejected("list of neighbours is not in ascending order or has an invalid number")
         last = number

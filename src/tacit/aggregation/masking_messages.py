@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 
 from tacit.aggregation.client_registry import ClientRegistry, Member
-from tacit.aggregation.interface import Refusal
+from tacit.aggregation.interface import Rejected
 from tacit.aggregation.masking import (
     ACCUSED_ENTRY,
     LEFT_HEAD,
@@ -27,8 +27,8 @@ from tacit.aggregation.masking import (
 from tacit.aggregation.share_commitments import (
     Proof,
     SharedSecret,
-    cut_shares,
     read_shares,
+    split_shares_message,
 )
 from tacit.aggregation.wire import Kind, records, unpack_numbers
 
@@ -37,8 +37,8 @@ Messages = tuple[Kind, dict[int, bytes]]
 
 
 def setups(registry: ClientRegistry) -> Messages:
-    """Each client's number and neighbours."""
-    cards, joined = [one.card() for one in registry.members], len(registry.members)
+    """Messages SETUP: to each client its number and the keys of its neighbours."""
+    cards, joined = [one.setup_entry() for one in registry.members], len(registry.members)
     return Kind.SETUP, {
         one.number: SETUP_HEAD.pack(one.number, joined, len(one.neighbours))
         + b"".join([cards[number] for number in one.neighbours])
@@ -47,11 +47,11 @@ def setups(registry: ClientRegistry) -> Messages:
 
 
 def inboxes(registry: ClientRegistry) -> Messages:
-    """The encrypted shares from the neighbours that shared their secrets."""
+    """Messages INBOX: to each client the encrypted shares that its neighbours sent it."""
     boxes: list[list[bytes]] = [[] for _ in registry.members]
     for sender in registry.members:
         if sender.ciphertexts:
-            for number, head, both, ciphertext in sender.posted():
+            for number, head, both, ciphertext in sender.inbox_parts():
                 boxes[number] += head, both, ciphertext
     return Kind.INBOX, {
         one.number: b"".join(boxes[one.number]) for one in registry.members if one.ciphertexts
@@ -59,7 +59,7 @@ def inboxes(registry: ClientRegistry) -> Messages:
 
 
 def pairs(registry: ClientRegistry) -> Messages:
-    """The neighbours to mask with, and the signed shares of those the client complained about."""
+    """Messages PAIRS: the neighbours to mask with, and evidence on those complained about."""
 
     def content(one: Member) -> bytes:
         shown = sorted((one.checked or frozenset()) - registry.unsigned)
@@ -72,8 +72,8 @@ def pairs(registry: ClientRegistry) -> Messages:
 
 
 def left(registry: ClientRegistry) -> Messages:
-    """Message LEFT: to each remaining client, those of its pairwise masks that dropped out."""
-    gone = {number: registry.left_of(registry.members[number]) for number in registry.stayed}
+    """Messages LEFT: to each remaining client, those of its pairwise masks that dropped out."""
+    gone = {number: registry.dropouts_of(registry.members[number]) for number in registry.stayed}
     return Kind.LEFT, {
         number: LEFT_HEAD.pack(len(registry.stayed), len(numbers)) + pack_listed(numbers)
         for number, numbers in gone.items()
@@ -97,7 +97,7 @@ def requests(registry: ClientRegistry) -> Messages:
     there = registry.staying
 
     def content(one: Member) -> bytes:
-        stayed, gone = registry.fates_of(one)
+        stayed, gone = registry.survivors_and_dropouts_of(one)
         counts = REQUEST_HEAD.pack(len(there), len(stayed), len(gone))
         return counts + pack_listed(stayed + gone)
 
@@ -123,9 +123,11 @@ def _proofs(
 
 def _read_sent_shares(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.ciphertexts, "sent its shares")
-    commitments, ciphertexts, signature = cut_shares(content, len(member.neighbours), "SHARES")
+    commitments, ciphertexts, signature = split_shares_message(
+        content, len(member.neighbours), "SHARES"
+    )
     if list(commitments.holders) != member.neighbours:
-        raise Refusal("SHARES names other neighbours than those of the client")
+        raise Rejected("SHARES names other neighbours than those of the client")
     member.commitments = commitments
     member.root = commitments.root(registry.round.context, member.number)
     member.ciphertexts, member.signature = ciphertexts, signature
@@ -133,11 +135,11 @@ def _read_sent_shares(registry: ClientRegistry, member: Member, content: bytes) 
 
 def _read_checked(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.checked is not None, "checked its encrypted shares")
-    _check_there(member, member.ciphertexts, "has not shared its secrets")
+    _check_present(member, member.ciphertexts, "has not shared its secrets")
     spoilt = read_listed(content, len(content) // 4, "CHECKED")
     sharers = {other.number for other in registry.sharers(member)} if spoilt else set()
     if spoilt != sorted(sharers.intersection(spoilt)):
-        raise Refusal("CHECKED names clients whose encrypted shares the client did not receive")
+        raise Rejected("CHECKED names clients whose encrypted shares the client did not receive")
     member.checked = frozenset(spoilt)
 
 
@@ -145,7 +147,7 @@ def _read_masked(registry: ClientRegistry, member: Member, content: bytes) -> No
     _check_turn(
         member, member.masked or member.revealed(Kind.ACCUSED), "sent its masked numbers, or left,"
     )
-    _check_there(member, member.pairs, "has too few neighbours to mask with")
+    _check_present(member, member.pairs, "has too few neighbours to mask with")
     member.masked = unpack_numbers(content, registry.round.modulus, registry.round.length, "MASKED")
 
 
@@ -158,15 +160,15 @@ def _read_accused(_registry: ClientRegistry, member: Member, content: bytes) -> 
     accused = dict(ACCUSED_ENTRY.unpack(part) for part in parts)
     complained = member.checked or frozenset()
     if not accused or len(accused) != count or not complained >= accused.keys():
-        raise Refusal("ACCUSED names clients that the client did not complain about")
+        raise Rejected("ACCUSED names clients that the client did not complain about")
     member.secrets[Kind.ACCUSED] = accused
 
 
 def _read_keys(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.revealed(Kind.KEYS), "revealed its shares of dropouts")
-    _check_there(member, member.masked, "sent no masked numbers")
-    gone = registry.left_of(member)
-    _check_there(member, gone, "has no neighbour that dropped out")
+    _check_present(member, member.masked, "sent no masked numbers")
+    gone = registry.dropouts_of(member)
+    _check_present(member, gone, "has no neighbour that dropped out")
     member.secrets[Kind.KEYS] = read_shares(content, gone, "KEYS")
 
 
@@ -174,33 +176,33 @@ def _read_seeds(
     registry: ClientRegistry, member: Member, content: bytes, kind: Kind = Kind.SEEDS
 ) -> None:
     _check_turn(member, member.revealed(kind), "revealed its masks with convicted clients")
-    _check_there(member, member.masked, "sent no masked numbers")
+    _check_present(member, member.masked, "sent no masked numbers")
     against = registry.convicted if kind is Kind.SEEDS else registry.appealed
     named = registry.convicts_of(member, against)
-    _check_there(member, named, "has no neighbour that is convicted")
+    _check_present(member, named, "has no neighbour that is convicted")
     parts = records(content, SEEDS_ENTRY.size, len(named), "list of seeds")
     entries = [SEEDS_ENTRY.unpack(part) for part in parts]
     if [number for number, _ in entries] != named:
-        raise Refusal(f"seeds of client {member.number} are of other clients than requested")
+        raise Rejected(f"seeds of client {member.number} are of other clients than requested")
     member.secrets[kind] = dict(entries)
 
 
 def _read_reveal(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.revealed(Kind.REVEAL), "revealed its shares")
     there = member.masked and member.number not in registry.vanished
-    _check_there(member, there, "sent no masked numbers, or dropped out since")
-    stayed, gone = registry.fates_of(member)
+    _check_present(member, there, "sent no masked numbers, or dropped out since")
+    stayed, gone = registry.survivors_and_dropouts_of(member)
     member.secrets[Kind.REVEAL] = read_shares(content, sorted(stayed + gone), "REVEAL")
 
 
 def _check_turn(member: Member, already: object, what: str) -> None:
     if already:
-        raise Refusal(f"client {member.number} has {what} already")
+        raise Rejected(f"client {member.number} has {what} already")
 
 
-def _check_there(member: Member, before: object, otherwise: str) -> None:
+def _check_present(member: Member, before: object, otherwise: str) -> None:
     if not before:
-        raise Refusal(f"client {member.number} {otherwise}: it is no longer in this round")
+        raise Rejected(f"client {member.number} {otherwise}: it is no longer in this round")
 
 
 READERS: Mapping[Kind, Callable[[ClientRegistry, Member, bytes], None]] = {

@@ -21,7 +21,7 @@ from tacit.aggregation.announcements import accept
 from tacit.aggregation.interface import (
     CheckedShare,
     ClosedRound,
-    Refusal,
+    Rejected,
     SumView,
     expect_size,
 )
@@ -38,12 +38,12 @@ from tacit.aggregation.round_state import (
     PartyRoundState,
     RoundEntry,
     RoundPhase,
-    ended,
     keep_outcome,
+    round_over,
 )
 from tacit.aggregation.share_commitments import evidence_size
 from tacit.aggregation.two_servers import SLOT, ReportSlot
-from tacit.aggregation.wire import Kind, body, packed
+from tacit.aggregation.wire import Kind, body, pack_parts
 from tacit.records import Records
 from tacit.terms import Pinned
 
@@ -116,7 +116,7 @@ class MaskingReports(PendingReports):
         body(join, Kind.JOIN, self.round.identity)
         if now >= self.round.binding.closes or self._begun(self.entry()):
             raise ClosedRound("round is closed or past its deadline: nobody can join it")
-        return self._vault().checked(slot, self.round.slots, join)
+        return self._vault().table_entry(slot, self.round.slots, join)
 
     @property
     def largest_answer(self) -> int:
@@ -139,11 +139,12 @@ class MaskingReports(PendingReports):
         """
         kind = _ANSWERS.get(message[3:4])
         if kind is None:
-            raise Refusal("message is no answer of a client")
+            raise Rejected("message is no answer of a client")
         body(message, kind, self.round.identity)
-        if not self._begun(self.entry()):
-            raise Refusal("message is too early: stages begin at the deadline of the round")
-        vault = self._vault()
+        entry = self.entry()
+        if not self._begun(entry):
+            raise Rejected("message is too early: stages begin at the deadline of the round")
+        vault = self._vault_of(entry)
         vault.check_slot(slot, self.round.slots)
         name = vault.name(b"answer " + bytes((kind,)) + slot.encode())
         return CheckedShare(name, vault.wrap(name, message), message, slot.number)
@@ -158,7 +159,7 @@ class MaskingReports(PendingReports):
                 stage = progress.server.stage
                 try:
                     sent = progress.server.close(stage)
-                except Refusal as reason:
+                except Rejected as reason:
                     self.reason = f"{stage.value}: {reason}"
                     progress.server.abort()
                     break
@@ -170,26 +171,32 @@ class MaskingReports(PendingReports):
                 return self._over()
             return RoundPhase.OPEN
 
-    def next_message(self, address: bytes, after: int, table: StoredMessages, now: float) -> bytes:
-        """The server's message number `after` for a client; empty until it exists.
+    def synchronize(self, table: StoredMessages, now: float) -> None:
+        """Load the messages of stages that another process has ended.
 
-        Another process may have ended stages: then the messages follow from the record and the
-        `table`. A stage may concern only some clients; the others are asked again in a later one.
-        Raises `ClosedRound` for an address that did not join, and once the round is over.
+        They follow from the record and the `table`. Raises `ClosedRound` once the round is over.
         """
         with self._lock:
-            entry = self.entry()
+            entry, progress = self.entry(), self._progress
             if entry.phase is not RoundPhase.OPEN:
-                raise ClosedRound(str(ended(entry.phase)))
-            if not self._begun(entry):
-                return b""
-            progress = self._progress
-            if progress is None or progress.entry != entry:
-                progress = self._synchronized(table, now)
-            mine = [sent[address] for sent in progress.sent if address in sent]
-            if not mine:
-                raise ClosedRound("client did not join this round")
-            return mine[after] if after < len(mine) else b""
+                raise ClosedRound(str(round_over(entry.phase)))
+            if self._begun(entry) and (progress is None or progress.entry != entry):
+                self._synchronized(table, now)
+
+    def next_message(self, address: bytes, after: int) -> bytes:
+        """The server's message number `after` for a client, from memory; empty if there is none.
+
+        A stage may concern only some clients; the others are asked again in a later one. Another
+        process may have ended stages: see `synchronize`. Raises `ClosedRound` for an address that
+        did not join.
+        """
+        progress = self._progress
+        if progress is None or not progress.sent:
+            return b""
+        mine = [sent[address] for sent in progress.sent if address in sent]
+        if not mine:
+            raise ClosedRound("client did not join this round")
+        return mine[after] if after < len(mine) else b""
 
     def abort(self) -> None:
         """Abort the round unless it is over."""
@@ -225,27 +232,30 @@ class MaskingReports(PendingReports):
 
     def _synchronized(self, table: StoredMessages, now: float) -> _Progress:
         """The server with all stored messages, and all messages that it has sent."""
-        vault, entry, progress = self._vault(), self.entry(), self._progress
+        entry, progress = self.entry(), self._progress
+        vault = self._vault_of(entry)
         if progress is None or progress.entry != entry:
             messages = dict(_unwrapped(vault, table))
-            saved = packed([self.round.encode(), *messages.values()])
+            saved = pack_parts([self.round.encode(), *messages.values()])
             server = MaskingServer.restore(saved, self._records)
             progress = _Progress(server, entry, now, set(messages))
-            progress.sent = list(server.sent_so_far())
+            progress.sent = list(server.sent_messages())
             self._progress = progress
             return progress
         for name, message in _unwrapped(vault, table, progress.taken):
             progress.taken.add(name)
             try:
                 progress.server.take(message)
-            except Refusal:
+            except Rejected:
                 continue
         return progress
 
     def _vault(self) -> PendingVault:
-        entry = self.entry()
+        return self._vault_of(self.entry())
+
+    def _vault_of(self, entry: RoundEntry) -> PendingVault:
         if entry.phase is not RoundPhase.OPEN:
-            raise ClosedRound(str(ended(entry.phase)))
+            raise ClosedRound(str(round_over(entry.phase)))
         secret = entry.content[:KEY_SIZE]
         if self._vaults is None or self._vaults[0] != secret:
             tokens = derive(secret, self.round.context, _TOKENS)
@@ -260,5 +270,5 @@ def _unwrapped(
     for name, wrapped in table.without(known):
         try:
             yield name, vault.unwrap(name, wrapped)
-        except Refusal:
+        except Rejected:
             continue

@@ -34,12 +34,12 @@ from tacit.aggregation.agreement import (
     public_bytes,
 )
 from tacit.aggregation.announcements import endorse_offer
-from tacit.aggregation.blame import decode_blames, said_of
+from tacit.aggregation.blame import decode_blames, describe_blames
 from tacit.aggregation.client_registry import ClientRegistry, Member
 from tacit.aggregation.graph import Shuffle, regular_graph, shuffled_by
 from tacit.aggregation.interface import (
     SYSTEM,
-    Refusal,
+    Rejected,
     Source,
     SumView,
     check_minimum,
@@ -48,7 +48,7 @@ from tacit.aggregation.masking import (
     BITS,
     MaskingRound,
     check_withstands,
-    one_of,
+    expect_kind,
 )
 from tacit.aggregation.masking_messages import (
     READERS,
@@ -65,8 +65,8 @@ from tacit.aggregation.round_state import (
     PartyRoundState,
     RoundEntry,
     RoundPhase,
-    ended,
-    never_copied,
+    forbid_copying,
+    round_over,
 )
 from tacit.aggregation.wire import Kind
 from tacit.errors import TacitError
@@ -113,12 +113,12 @@ _STAGE_OF = {
 
 
 _CONCLUSIONS: Mapping[MaskingStage, Callable[[ClientRegistry], None]] = {
-    MaskingStage.SHARING: ClientRegistry.gather,
-    MaskingStage.CHECKING: ClientRegistry.pair_up,
-    MaskingStage.MASKING: ClientRegistry.part,
-    MaskingStage.LEAVING: ClientRegistry.rebuild,
-    MaskingStage.PROVING: ClientRegistry.desert,
-    MaskingStage.REVEALING: ClientRegistry.complete,
+    MaskingStage.SHARING: ClientRegistry.check_shared,
+    MaskingStage.CHECKING: ClientRegistry.pair_clients,
+    MaskingStage.MASKING: ClientRegistry.find_dropouts,
+    MaskingStage.LEAVING: ClientRegistry.reconstruct_keys,
+    MaskingStage.PROVING: ClientRegistry.drop_silent,
+    MaskingStage.REVEALING: ClientRegistry.reconstruct_seeds,
 }
 
 
@@ -159,9 +159,9 @@ class MaskingServer:
         self._lock = threading.RLock()
         self._state = PartyRoundState.bound(store, PARTY, announced)
         self._shuffle = shuffle
-        self._obey(self._state.read())
+        self._adopt(self._state.read())
 
-    __reduce_ex__ = never_copied
+    __reduce_ex__ = forbid_copying
 
     def __repr__(self) -> str:
         where = f"round={self.round.identity.hex()}, stage={self.stage.name}"
@@ -176,8 +176,11 @@ class MaskingServer:
     def _clients(self) -> list[Member]:
         return self._registry.members
 
-    def take(self, message: bytes) -> None:
-        """Accept a client's message of the current stage, or one accepted before, in any stage."""
+    def take(self, message: bytes, keys: bytes = b"") -> None:
+        """Accept a client's message of the current stage, or one accepted before, in any stage.
+
+        `keys`, if given, are the three public keys that a joining client must have.
+        """
         with self._lock:
             if self.stage not in STAGES:
                 raise _over(self.stage)
@@ -186,12 +189,12 @@ class MaskingServer:
             if digest in self._taken[_STAGE_OF[kind]]:
                 return
             if _STAGE_OF[kind] is not self.stage:
-                raise Refusal(f"{kind.name} does not belong to the stage {self.stage.value}")
+                raise Rejected(f"{kind.name} does not belong to the stage {self.stage.value}")
             decided = self._decided.get(self.stage)
             if decided is not None and digest not in decided:
-                raise Refusal("message is too late: its stage is over")
+                raise Rejected("message is too late: its stage is over")
             if kind is Kind.JOIN:
-                self._take_join(message)
+                self._take_join(message, keys)
             else:
                 READERS[kind](self._registry, *self._open(kind, message))
             self._taken[self.stage][digest] = message
@@ -200,7 +203,7 @@ class MaskingServer:
         """End a stage (default: the current one); return one message per remaining client.
 
         Messages are keyed by address. A finished stage returns the same messages again; one that
-        cannot end yet raises `Refusal` and continues. Name the stage wherever a `close` may be
+        cannot end yet raises `Rejected` and continues. Name the stage wherever a `close` may be
         repeated.
         """
         with self._lock:
@@ -215,7 +218,7 @@ class MaskingServer:
             if self.stage not in STAGES:
                 raise _over(self.stage)
             if wanted not in STAGES or STAGES.index(wanted) >= STAGES.index(self.stage):
-                raise Refusal(
+                raise Rejected(
                     f"stage of the round is {self.stage.value}: {wanted.value} is not over"
                 )
             return self._outgoing(wanted)
@@ -226,7 +229,7 @@ class MaskingServer:
         with self._lock:
             return len(self._taken[self.stage]) if self.stage in STAGES else 0
 
-    def sent_so_far(self) -> list[Mapping[bytes, bytes]]:
+    def sent_messages(self) -> list[Mapping[bytes, bytes]]:
         """The messages sent at the end of every finished stage, in order."""
         with self._lock:
             stage, sent = MaskingStage.JOINING, []
@@ -239,7 +242,7 @@ class MaskingServer:
         """The survivors' sum, and the clients known to be malicious."""
         with self._lock:
             if self.stage is not MaskingStage.RELEASED:
-                raise Refusal("round is not released: there is no sum")
+                raise Rejected("round is not released: there is no sum")
             content = self._state.read().content
             modulus, length = self.round.modulus, self.round.length
             end = 4 + length * wire.number_size(modulus)
@@ -250,13 +253,13 @@ class MaskingServer:
     def abort(self) -> None:
         """Abort the round permanently; a released round stays released."""
         with self._lock:
-            self._obey(self._state.abort())
+            self._adopt(self._state.abort())
 
     def save(self) -> bytes:
         """The state without secrets: the description and the accepted messages as received."""
         with self._lock:
             messages = [message for taken in self._taken.values() for message in taken.values()]
-            return wire.packed([self.round.encode(), *messages])
+            return wire.pack_parts([self.round.encode(), *messages])
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
@@ -264,7 +267,7 @@ class MaskingServer:
 
         Messages that the record lists as counted but the saved state lacks must be sent again.
         """
-        description, *messages = wire.unpacked(saved)
+        description, *messages = wire.unpack_parts(saved)
         server = cls(MaskingRound.decode(description), store)
         with server._lock:
             by_stage: dict[MaskingStage, list[bytes]] = {stage: [] for stage in STAGES}
@@ -275,15 +278,15 @@ class MaskingServer:
         return server
 
     def _kind(self, message: bytes) -> Kind:
-        """The kind of a client's message in this round; raises `Refusal` if it is none."""
-        return one_of(tuple(_STAGE_OF), message, self.round.identity)
+        """The kind of a client's message in this round; raises `Rejected` if it is none."""
+        return expect_kind(tuple(_STAGE_OF), message, self.round.identity)
 
     def _retake(self, messages: Iterable[bytes]) -> bool:
         """Accept saved messages of the current stage; whether it was decided and is complete."""
         for message in messages:
             try:
                 self.take(message)
-            except Refusal:
+            except Rejected:
                 continue  # not among the messages that count
         decided = self._decided.get(self.stage)
         if decided is None or not decided <= self._taken[self.stage].keys():
@@ -294,15 +297,15 @@ class MaskingServer:
     def _close_now(self) -> None:
         """Decide the current stage, unless its record already does, and advance."""
         entry, concluded = self._state.read(), False
-        self._obey(entry)
+        self._adopt(entry)
         while self.stage in STAGES and self.stage not in self._decided:
             try:
                 self._conclude()
                 decision = self._decision(entry)
-            except Refusal as why:
-                raise Refusal(f"{why}{said_of(self._registry.blamed())}") from None
+            except Rejected as why:
+                raise Rejected(f"{why}{describe_blames(self._registry.blamed())}") from None
             concluded = True
-            self._obey(self._state.move(entry, decision))
+            self._adopt(self._state.move(entry, decision))
             entry = self._state.read()
         if self.stage not in STAGES:
             return
@@ -310,7 +313,7 @@ class MaskingServer:
             concluded = False
         missing = self._decided[self.stage] - self._taken[self.stage].keys()
         if missing:
-            raise Refusal(
+            raise Rejected(
                 f"server lacks {len(missing)} messages of the closed stage. Let clients send them "
                 "again, or abort the round"
             )
@@ -331,7 +334,7 @@ class MaskingServer:
         listed = _DECIDED.pack(STAGES.index(stage), len(digests)) + b"".join(digests)
         return entry._replace(content=entry.content + listed)
 
-    def _obey(self, entry: RoundEntry) -> None:
+    def _adopt(self, entry: RoundEntry) -> None:
         """Adopt the state of the record."""
         if entry.phase is not RoundPhase.OPEN:
             self._forget()
@@ -349,10 +352,10 @@ class MaskingServer:
             self._decided[STAGES[index]], rest = frozenset(listed), rest[end:]
 
     def _conclude(self) -> None:
-        """Evaluate the messages of the current stage; raise `Refusal` if it cannot end yet."""
+        """Evaluate the messages of the current stage; raise `Rejected` if it cannot end yet."""
         if self.stage is MaskingStage.JOINING:
             check_minimum(len(self._by_address), self.round.minimum, "clients that joined")
-            self._deal_graph()
+            self._draw_graph()
         elif self.stage in _CONCLUSIONS:
             _CONCLUSIONS[self.stage](self._registry)
 
@@ -394,7 +397,7 @@ class MaskingServer:
         if kind is Kind.JOIN:
             self._known_keys -= self._by_address.pop(address).its_keys()
         else:
-            self._by_address[address].unsay(kind)
+            self._by_address[address].undo(kind)
 
     def _outgoing(self, ended: MaskingStage) -> Mapping[bytes, bytes]:
         """The messages sent at the end of a stage; deterministic."""
@@ -404,28 +407,30 @@ class MaskingServer:
             for number, content in contents.items()
         }
 
-    def _take_join(self, message: bytes) -> None:
+    def _take_join(self, message: bytes, keys: bytes) -> None:
         """Register a client's keys."""
         data = wire.body(message, Kind.JOIN, self.round.identity)
-        address = wire.front(data, layout.ADDRESS_SIZE, "JOIN")
+        address = wire.leading_bytes(data, layout.ADDRESS_SIZE, "JOIN")
         if address in self._by_address:
-            raise Refusal("client has already joined, with another message")
+            raise Rejected("client has already joined, with another message")
         if len(self._by_address) >= self.round.slots:
-            raise Refusal(f"round is full: it accepts {self.round.slots} reports")
+            raise Rejected(f"round is full: it accepts {self.round.slots} reports")
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
         content = channel.decrypt(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
         masking, signing = wire.records(content, KEY_SIZE, 2, "JOIN")
+        if keys and keys != address + masking + signing:
+            raise Rejected("JOIN has other keys than those that the client has signed")
         # Addresses travel in the clear, so copying one as a masking key must not block its owner.
         member = Member(address, masking, signing, channel)
         if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(
             member.its_keys()
         ):
-            raise Refusal("a key of the client is used twice: every key must be fresh")
+            raise Rejected("a key of the client is used twice: every key must be fresh")
         check_public(masking)  # an invalid key would make every neighbour drop out
         self._by_address[address] = member
         self._known_keys |= member.its_keys()
 
-    def _deal_graph(self) -> None:
+    def _draw_graph(self) -> None:
         """Number the clients by address and draw the graph, deterministically."""
         clients = [self._by_address[address] for address in sorted(self._by_address)]
         fitted = self.round.neighbourhood.fit(len(clients))
@@ -442,7 +447,7 @@ class MaskingServer:
         data = wire.body(message, kind, self.round.identity)
         client = self._by_address.get(data[: layout.ADDRESS_SIZE])
         if client is None:
-            raise Refusal(f"{kind.name} is from a client that has not joined this round")
+            raise Rejected(f"{kind.name} is from a client that has not joined this round")
         encrypted = data[layout.ADDRESS_SIZE :]
         return client, client.channel.decrypt(bytes(message[: layout.FRONT_SIZE]), encrypted)
 
@@ -471,5 +476,5 @@ class MaskingServer:
     }
 
 
-def _over(stage: MaskingStage) -> Refusal:
-    return ended(RoundPhase.ANSWERED if stage is MaskingStage.RELEASED else RoundPhase.ABORTED)
+def _over(stage: MaskingStage) -> Rejected:
+    return round_over(RoundPhase.ANSWERED if stage is MaskingStage.RELEASED else RoundPhase.ABORTED)

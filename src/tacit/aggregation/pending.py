@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.aggregation.agreement import KEY_SIZE, NONCE_SIZE, derive
-from tacit.aggregation.interface import CheckedShare, Refusal
+from tacit.aggregation.interface import CheckedShare, Rejected
 from tacit.aggregation.two_servers import TOKEN_SIZE, ReportSlot
 
 NAME_SIZE = 16
@@ -45,7 +45,7 @@ class PendingVault:
         """The token of a slot."""
         return _mac(self._tokens, struct.pack(">I", number))[:TOKEN_SIZE]
 
-    def checked(self, slot: ReportSlot, slots: int, content: bytes) -> CheckedShare:
+    def table_entry(self, slot: ReportSlot, slots: int, content: bytes) -> CheckedShare:
         """The table entry of a report; rejects a slot that was not assigned in this round."""
         self.check_slot(slot, slots)
         name = self.name(struct.pack(">I", slot.number))
@@ -55,11 +55,11 @@ class PendingVault:
         """Reject a slot that was not assigned in this round."""
         number = slot.number
         if number >= slots or not hmac.compare_digest(slot.token, self.token(number)):
-            raise Refusal(f"slot {number} was not assigned in this round, or has another token")
+            raise Rejected(f"slot {number} was not assigned in this round, or has another token")
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether the table entry `there` contains this report."""
-        return there == waiting.wrapped or self.unwrap(waiting.name, there) == waiting.share
+        """Whether another table entry, `there`, contains this report."""
+        return self.unwrap(waiting.name, there) == waiting.share
 
     def name(self, what: bytes) -> bytes:
         """Pseudonymous table key; meaningless without the round's secret."""
@@ -76,7 +76,7 @@ class PendingVault:
             nonce, rest = wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:]
             return self._wrapping.decrypt(nonce, rest, name)
         except (InvalidTag, ValueError):
-            raise Refusal("stored report is damaged or of another round") from None
+            raise Rejected("stored report is damaged or of another round") from None
 
 
 class PendingReports(ABC):
@@ -101,7 +101,7 @@ class PendingReports(ABC):
 
     def same(self, waiting: CheckedShare, there: bytes) -> bool:
         """Whether the table entry `there` contains this report."""
-        return self._vault().same(waiting, there)
+        return there == waiting.wrapped or self._vault().same(waiting, there)
 
 
 def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:

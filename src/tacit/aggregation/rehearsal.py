@@ -22,7 +22,7 @@ from tacit.terms import (
     Noise,
     Party,
     Pinned,
-    Promise,
+    StatedGuarantee,
     Terms,
     cosign,
 )
@@ -68,17 +68,17 @@ def rehearse(
     proofs: int = 0,
     suite: str = "",
     answer: Answer = ONE_BIT,
-    promise: Promise | None = None,
+    guarantee: StatedGuarantee | None = None,
     noise: Noise | None = None,
     source: Source = SYSTEM,
 ) -> Rehearsal:
     """Make terms for a trust model, signed by all of its parties.
 
-    The noise just suffices for the guarantee `promise` (default: (1, 0)-DP); clients add it where
+    The noise just suffices for `guarantee` (default: (1, 0)-DP); clients add it where
     servers do not. Noise of the distribution `REHEARSED` is not verified, for reports that have it
     already; devices and live parties reject such terms. `source` is for test vectors only.
     """
-    made = promise or Promise(Fraction(1))
+    made = guarantee or StatedGuarantee(Fraction(1))
     scale = Fraction(answer.levels * len(answer.metrics) * made.participations) / made.epsilon
     by = "servers" if (trust, "servers") in VIEWS else "devices"
     roles = ROLES[trust]
@@ -87,7 +87,7 @@ def rehearse(
         question="Which of these do people like?",
         options=("one", "other"),
         answer=answer,
-        promise=made,
+        guarantee=made,
         noise=noise or Noise(scale, by),
         parties=tuple(
             Party(role, f"https://{role}.example", public_key(key))

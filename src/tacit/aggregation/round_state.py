@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.announcements import RoundDescription
-from tacit.aggregation.interface import Refusal, UnknownRound
+from tacit.aggregation.interface import Rejected, UnknownRound
 from tacit.aggregation.two_servers import RoundOutcome
 from tacit.aggregation.wire import Kind, header
 from tacit.errors import TacitError
@@ -72,7 +72,7 @@ class PartyRoundState:
         self._records.replace(self._name, None, first)
         found = self.read()
         if found.phase is not RoundPhase.OPEN:
-            raise ended(found.phase)
+            raise round_over(found.phase)
         return found.content
 
     @classmethod
@@ -87,13 +87,13 @@ class PartyRoundState:
         if entry.phase is RoundPhase.OPEN and entry.context == _UNBOUND:
             entry = self.move(entry, entry._replace(context=context))
         if entry.context != context:
-            raise Refusal("description differs from the earlier one: a round has one description")
+            raise Rejected("description differs from the earlier one: a round has one description")
 
     def read(self) -> RoundEntry:
-        """The current entry; raises `Refusal` if there is no record of the round."""
+        """The current entry; raises `Rejected` if there is no record of the round."""
         found = self.find()
         if found is None:
-            raise Refusal("round is unknown: there is no record of it")
+            raise Rejected("round is unknown: there is no record of it")
         return found
 
     def find(self) -> RoundEntry | None:
@@ -112,7 +112,7 @@ class PartyRoundState:
         """Compare-and-swap the entry; return the one that stands afterwards."""
         stands = self._records.replace(self._name, old.encode(), new.encode())
         if stands is None:
-            raise Refusal("round is unknown: its record is missing")
+            raise Rejected("round is unknown: its record is missing")
         return RoundEntry.decode(stands)
 
     def abort(self) -> RoundEntry:
@@ -133,7 +133,7 @@ class PartyRoundState:
         if entry is None or entry.context != announced.context:
             return front + bytes((RoundOutcome.UNKNOWN,))
         if entry.phase is RoundPhase.OPEN:
-            raise Refusal("round is not over yet. Ask again after its deadline")
+            raise Rejected("round is not over yet. Ask again after its deadline")
         said = RoundOutcome.ABORTED if entry.phase is RoundPhase.ABORTED else RoundOutcome.RELEASED
         signed = announced.context + bytes((role, said))
         return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
@@ -153,17 +153,17 @@ def _outcome_name(role: int, identity: bytes) -> bytes:
     return b"outcome of " + bytes((role,)) + identity
 
 
-def ended(phase: RoundPhase) -> Refusal:
+def round_over(phase: RoundPhase) -> Rejected:
     """The error for any request about a round that is over."""
     how = {
         RoundPhase.ANSWERED: "released",
         RoundPhase.ABORTED: "aborted",
         RoundPhase.FORGOTTEN: "forwarded and deleted",
     }[phase]
-    return Refusal(f"round is over ({how}): it accepts no more messages")
+    return Rejected(f"round is over ({how}): it accepts no more messages")
 
 
-def never_copied(self: object, _protocol: object = None) -> NoReturn:
+def forbid_copying(self: object, _protocol: object = None) -> NoReturn:
     """For `__reduce_ex__`: pickling or copying would bring used secrets back."""
     raise TacitError(
         f"{type(self).__name__} cannot be pickled or copied: a copy would answer a second time"

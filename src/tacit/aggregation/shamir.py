@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tacit.aggregation.interface import SYSTEM, Refusal, Source, uniform
+from tacit.aggregation.interface import SYSTEM, Rejected, Source, uniform
 
 PRIME = (1 << 256) + 297
 SECRET_SIZE = 32
@@ -63,7 +63,7 @@ def combine(positions: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
     total = sum([weight * value for weight, value in zip(weights, values, strict=True)])
     total = total * pow(divisor, -1, PRIME) % PRIME
     if total >> 256:
-        raise Refusal("shares are inconsistent: no 32-byte secret has them")
+        raise Rejected("shares are inconsistent: no 32-byte secret has them")
     return total.to_bytes(SECRET_SIZE, "big")
 
 

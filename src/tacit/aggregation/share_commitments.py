@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from tacit.aggregation import shamir
 from tacit.aggregation.agreement import NONCE_SIZE, TAG_SIZE, public_bytes
-from tacit.aggregation.interface import Refusal, expect, expect_size
+from tacit.aggregation.interface import Rejected, expect, expect_size
 from tacit.aggregation.shamir import SHARE_SIZE
 from tacit.signatures import SIGNATURE_SIZE
 
@@ -190,13 +190,13 @@ def proves(
 
     Each must match its commitment, and together they must not give the secret that was announced.
     """
-    if matching(commitments, owner[0], secret, shares, context).keys() != shares.keys():
+    if matching_shares(commitments, owner[0], secret, shares, context).keys() != shares.keys():
         return False
-    found = combined(commitments, shares)
-    return found is None or not announced(commitments, owner, secret, found, context)
+    found = combine_shares(commitments, shares)
+    return found is None or not is_announced_secret(commitments, owner, secret, found, context)
 
 
-def matching(
+def matching_shares(
     commitments: ShareCommitments,
     owner: int,
     secret: SharedSecret,
@@ -212,7 +212,7 @@ def matching(
     return right
 
 
-def announced(
+def is_announced_secret(
     commitments: ShareCommitments,
     owner: tuple[int, bytes],
     secret: SharedSecret,
@@ -225,14 +225,14 @@ def announced(
     return seed_commitment(context, owner[0], found) == commitments.seed
 
 
-def combined(commitments: ShareCommitments, shares: Mapping[int, bytes]) -> bytes | None:
+def combine_shares(commitments: ShareCommitments, shares: Mapping[int, bytes]) -> bytes | None:
     """The secret that these shares, by holder, reconstruct; None if it is no 32-byte secret."""
     places = enumerate(commitments.holders, start=1)
     known = [(position, shares[holder]) for position, holder in places if holder in shares]
     positions, values = zip(*known, strict=True)
     try:
         return shamir.combine(positions, values)
-    except Refusal:
+    except Rejected:
         return None
 
 
@@ -257,7 +257,7 @@ class SignedShares:
     @classmethod
     def decode(cls, data: bytes, degree: int) -> SignedShares:
         """Parse the message of a client with `degree` neighbours."""
-        commitments, ciphertexts, signature = cut_shares(data[4:], degree, "evidence")
+        commitments, ciphertexts, signature = split_shares_message(data[4:], degree, "evidence")
         return cls(int.from_bytes(data[:4], "big"), commitments, ciphertexts, signature)
 
     def ciphertext(self, holder: int) -> bytes:
@@ -266,7 +266,9 @@ class SignedShares:
         return self.ciphertexts[start : start + SHARE_PAIR_SIZE]
 
 
-def cut_shares(content: bytes, degree: int, what: str) -> tuple[ShareCommitments, bytes, bytes]:
+def split_shares_message(
+    content: bytes, degree: int, what: str
+) -> tuple[ShareCommitments, bytes, bytes]:
     """Split a message into list, encrypted shares and signature."""
     expect_size(what, content, evidence_size(degree) - 4)
     start, end = commitments_size(degree), len(content) - SIGNATURE_SIZE
@@ -317,5 +319,5 @@ def read_shares(data: bytes, numbers: Sequence[int], what: str) -> dict[int, byt
     expect_size(what, data, len(numbers) * SHARE_ENTRY.size)
     shares = dict(SHARE_ENTRY.iter_unpack(data))
     if list(shares) != list(numbers):
-        raise Refusal(f"{what} names other clients than requested")
+        raise Rejected(f"{what} names other clients than requested")
     return shares

@@ -46,7 +46,7 @@ from tacit.aggregation.encryption import (
 from tacit.aggregation.interface import (
     IDENTITY_SIZE,
     SYSTEM,
-    Refusal,
+    Rejected,
     Source,
     check_counts,
     check_minimum,
@@ -58,8 +58,8 @@ from tacit.aggregation.round_state import (
     PartyRoundState,
     RoundEntry,
     RoundPhase,
-    ended,
-    never_copied,
+    forbid_copying,
+    round_over,
 )
 from tacit.aggregation.wire import Kind
 from tacit.errors import TacitError, integer, require
@@ -155,13 +155,13 @@ class ShufflerRound(LiveRound):
     @classmethod
     def decode(cls, message: bytes) -> ShufflerRound:
         """Parse a round description."""
-        with wire.described():
+        with wire.rejecting_invalid():
             binding, rest = Binding.first(wire.body(message, Kind.MIXING_ROUND))
-            fields, rest = wire.head(_HEAD, rest, "description")
+            fields, rest = wire.leading_fields(_HEAD, rest, "description")
             until, grace, slots, minimum, size, messages, metrics, number = fields
             suite = suite_numbered(number)
             noise, rest = SharedNoise.first(rest)
-            keys = wire.front(rest, 2 * suite.public_size, "list of keys")
+            keys = wire.leading_bytes(rest, 2 * suite.public_size, "list of keys")
             shuffler, analyzer = wire.records(keys, suite.public_size, 2, "list of keys")
             modulus = wire.last_modulus(rest[len(keys) :])
             about = (
@@ -212,26 +212,9 @@ def wrap(
 ) -> bytes:
     """Make one client's report: messages encrypted to the analyzer, then all to the shuffler.
 
-    Parameters
-    ----------
-    pinned : Pinned
-        The terms that the client agreed to, with the keys of their parties.
-    announcement : bytes
-        The round, signed by both parties; it must comply with the terms.
-    messages : sequence of bytes
-        As many messages as the round has per client, each of the round's size.
-    source : callable
-        For test vectors only.
-
-    Returns
-    -------
-    bytes
-        The message for the shuffler.
-
-    Notes
-    -----
-    Each message carries a fresh random id, so that the analyzer counts it once whatever the
-    shuffler does.
+    The announced round must comply with the terms that the client agreed to; it fixes the number
+    and size of messages. Each message carries a fresh random id, so that the analyzer counts it
+    once whatever the shuffler does. `source` is for test vectors only.
     """
     announced = accept(ShufflerRound, pinned, announcement)
     sizes, wanted = [len(message) for message in messages], [announced.size] * announced.messages
@@ -279,18 +262,18 @@ class _ShuffleParty(ABC):
         self._state = PartyRoundState.bound(store, self._role.value, announced)
         self._keys: ServerKeys | None = None
         self._forget()
-        self._obey(self._state.read())
+        self._adopt(self._state.read())
 
-    __reduce_ex__ = never_copied
+    __reduce_ex__ = forbid_copying
 
     def abort(self) -> None:
         """Abort the round permanently; one that has ended stays as it is."""
         with self._lock:
-            self._obey(self._state.abort())
+            self._adopt(self._state.abort())
 
     @abstractmethod
     def _answer(self) -> bytes:
-        """The content that replaces the keys in the record; raises `Refusal` if it is too early."""
+        """The content that replaces the keys in the record; raises `Rejected` if too early."""
 
     @abstractmethod
     def _forget(self) -> None:
@@ -302,17 +285,17 @@ class _ShuffleParty(ABC):
         while entry.phase is RoundPhase.OPEN:
             answer = RoundEntry(RoundPhase.ANSWERED, entry.context, self._answer())
             entry = self._state.move(entry, answer)
-        self._obey(entry)
+        self._adopt(entry)
         if entry.phase is not RoundPhase.ANSWERED:
-            raise ended(entry.phase)
+            raise round_over(entry.phase)
         return entry.content
 
     def _open_keys(self) -> ServerKeys:
         if self._keys is None:
-            raise ended(self._state.read().phase)
+            raise round_over(self._state.read().phase)
         return self._keys
 
-    def _obey(self, entry: RoundEntry) -> None:
+    def _adopt(self, entry: RoundEntry) -> None:
         """Adopt the state of the record; once the round is over, delete all reports."""
         if entry.phase is not RoundPhase.OPEN:
             self._keys = None
@@ -353,7 +336,7 @@ class Shuffler(_ShuffleParty):
             if digest in self._taken:
                 return
             if self.full:
-                raise Refusal(f"round is full: it accepts {self.round.slots} reports")
+                raise Rejected(f"round is full: it accepts {self.round.slots} reports")
             expect_size("report", data, self.round.report_size - wire.HEADER_SIZE)
             inner = keys.encryption.decrypt(data, _outer_info(self.round.context))
             self._keep(digest, inner)
@@ -380,19 +363,21 @@ class Shuffler(_ShuffleParty):
             if self._keys is not None:
                 reports = [digest + b"".join(self._taken[digest]) for digest in sorted(self._taken)]
                 parts.append(
-                    _vault(self.round, self._keys, writes=True).encrypt(b"", wire.packed(reports))
+                    _vault(self.round, self._keys, writes=True).encrypt(
+                        b"", wire.pack_parts(reports)
+                    )
                 )
-            return wire.packed(parts)
+            return wire.pack_parts(parts)
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
         """Restore a saved shuffler, as far as its record agrees."""
-        description, *encrypted = wire.unpacked(saved)
+        description, *encrypted = wire.unpack_parts(saved)
         shuffler = cls(ShufflerRound.decode(description), store)
         if shuffler._keys is not None:
             vault = _vault(shuffler.round, shuffler._keys, writes=False)
             for content in [vault.decrypt(b"", part) for part in encrypted]:
-                for report in wire.unpacked(content) if content else ():
+                for report in wire.unpack_parts(content) if content else ():
                     shuffler._keep(report[:_DIGEST_SIZE], report[_DIGEST_SIZE:])
         return shuffler
 
@@ -402,7 +387,7 @@ class Shuffler(_ShuffleParty):
         )
         seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in encrypted}
         if len(seen) != len(encrypted) or not seen.isdisjoint(self._seen):
-            raise Refusal("a message of this report was accepted before: each counts once")
+            raise Rejected("a message of this report was accepted before: each counts once")
         self._seen |= seen
         self._taken[digest] = encrypted
 
@@ -455,12 +440,12 @@ class Analyzer(_ShuffleParty):
             keys = self._open_keys()
             data = wire.body(message, Kind.BATCH, self.round.identity)
             if self._batch and self._batch != data:
-                raise Refusal("batch differs from the earlier one of this round: must be the same")
+                raise Rejected("batch differs from the earlier one of this round: must be the same")
             self._read(keys, data)
             self._batch = data
 
     def close(self) -> Mapping[bytes, bytes]:
-        """Decrypt the messages; raises `Refusal` without a batch or with too few valid messages."""
+        """Decrypt the messages; raises `Rejected` without a batch or with too few messages."""
         with self._lock:
             self._closed()
             return {}
@@ -470,8 +455,8 @@ class Analyzer(_ShuffleParty):
         with self._lock:
             entry = self._state.read()
             if entry.phase is not RoundPhase.ANSWERED:
-                raise Refusal("round is not released: there are no messages")
-            counts, rest = wire.head(_VIEW_HEAD, entry.content, "record")
+                raise Rejected("round is not released: there are no messages")
+            counts, rest = wire.leading_fields(_VIEW_HEAD, entry.content, "record")
             reports, unopened, repeated = counts
             size, spoilt = self.round.size, unopened + repeated
             count = reports * self.round.messages - spoilt
@@ -481,12 +466,12 @@ class Analyzer(_ShuffleParty):
     def save(self) -> bytes:
         """The description and the batch, encrypted as received."""
         with self._lock:
-            return wire.packed([self.round.encode(), self._batch])
+            return wire.pack_parts([self.round.encode(), self._batch])
 
     @classmethod
     def restore(cls, saved: bytes, store: Records) -> Self:
         """Restore a saved analyzer, as far as its record agrees."""
-        description, *batches = wire.unpacked(saved)
+        description, *batches = wire.unpack_parts(saved)
         analyzer = cls(ShufflerRound.decode(description), store)
         for batch in batches:
             if batch and analyzer._keys is not None:
@@ -497,7 +482,7 @@ class Analyzer(_ShuffleParty):
         """The number of reports in a batch, and its messages, still encrypted."""
         line = _line(self.round, keys, starts=False)
         content = line.decrypt(wire.header(Kind.BATCH, self.round.identity), data)
-        (reports,), rest = wire.head(_BATCH_HEAD, content, "batch")
+        (reports,), rest = wire.leading_fields(_BATCH_HEAD, content, "batch")
         most = self.round.slots
         expect(reports <= most, "number of reports of the batch", reports, f"at most {most}")
         size, count = self.round.encrypted_size, reports * self.round.messages
@@ -507,7 +492,7 @@ class Analyzer(_ShuffleParty):
         """Decrypt the batch and count its messages; reject too few."""
         keys = self._open_keys()
         if not self._batch:
-            raise Refusal("batch is missing. Nothing was released")
+            raise Rejected("batch is missing. Nothing was released")
         reports, encrypted = self._read(keys, self._batch)
         check_minimum(reports, self.round.minimum)
         info = _inner_info(self.round.context)
@@ -516,7 +501,7 @@ class Analyzer(_ShuffleParty):
         for item in encrypted:
             try:
                 content = keys.encryption.decrypt(item, info)
-            except Refusal:
+            except Rejected:
                 unopened += 1  # a malicious client spoils only its own message
             else:
                 released.setdefault(content[:ID_SIZE], content[ID_SIZE:])

@@ -16,7 +16,7 @@ from tacit.aggregation.announcements import accept
 from tacit.aggregation.interface import (
     CheckedShare,
     ClosedRound,
-    Refusal,
+    Rejected,
     expect_size,
 )
 from tacit.aggregation.pending import PendingReports, PendingVault
@@ -24,8 +24,8 @@ from tacit.aggregation.round_state import (
     PartyRoundState,
     RoundEntry,
     RoundPhase,
-    ended,
     keep_outcome,
+    round_over,
 )
 from tacit.aggregation.shuffler import (
     Shuffler,
@@ -69,13 +69,13 @@ class ShufflerReports(PendingReports):
     def check(self, message: bytes, now: int) -> CheckedShare:
         """Validate a device's request without I/O; the caller stores it."""
         if self.role is not ShuffleRole.SHUFFLER:
-            raise Refusal("reports of this experiment go to the shuffler, not to the analyzer")
+            raise Rejected("reports of this experiment go to the shuffler, not to the analyzer")
         expect_size("report", message, self.report_size)
         slot, report = ReportSlot.decode(message[: SLOT.size]), message[SLOT.size :]
         body(report, Kind.WRAPPED, self.round.identity)
         if now >= self.round.binding.closes:
             raise ClosedRound("round is past its deadline: it accepts no more reports")
-        return self._vault().checked(slot, self.round.slots, report)
+        return self._vault().table_entry(slot, self.round.slots, report)
 
     def shuffle(self, table: Mapping[bytes, bytes]) -> bytes:
         """The batch for the analyzer, made once; below the minimum batch size it aborts.
@@ -90,11 +90,11 @@ class ShufflerReports(PendingReports):
             for name, wrapped in table.items():
                 try:
                     shuffler.take(vault.unwrap(name, wrapped))
-                except Refusal:
+                except Rejected:
                     continue
         try:
             (batch,) = shuffler.close().values()
-        except Refusal:
+        except Rejected:
             self._state.abort()
             return b""
         return batch
@@ -118,7 +118,7 @@ class ShufflerReports(PendingReports):
     def _vault(self) -> PendingVault:
         entry = self.entry()
         if entry.phase is not RoundPhase.OPEN:
-            raise ClosedRound(str(ended(entry.phase)))
+            raise ClosedRound(str(round_over(entry.phase)))
         if self._cached is None or self._cached[0] != entry.content:
             keys = party_keys(entry.content, self.round.identity, self.round.suite)
             ends = (self.round.shuffler[:KEY_SIZE], self.round.analyzer[:KEY_SIZE])
@@ -134,7 +134,7 @@ def bind(records: Records, role: ShuffleRole, described: ShufflerRound) -> None:
     state = PartyRoundState.bound(records, role.value, described)
     entry = state.read()
     if entry.phase is not RoundPhase.OPEN:
-        raise ended(entry.phase)
+        raise round_over(entry.phase)
     keys = party_keys(entry.content, described.identity, described.suite)
     if keys.public() != described.public(role):
-        raise Refusal("description names other keys than this party prepared for the round")
+        raise Rejected("description names other keys than this party prepared for the round")

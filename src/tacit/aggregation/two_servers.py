@@ -108,7 +108,7 @@ class TwoServerRound(LiveRound):
         sizes = [len(one) for one in (self.identity, self.collector, *self.servers)]
         rule = f"{wanted}, as in the suite {self.suite.name}"
         require(sizes == wanted, "list of sizes of identity and keys", sizes, rule)
-        lines = {self.line(0), self.line(1)}
+        lines = {self.channel_key(0), self.channel_key(1)}
         keys = {self.servers[0][KEY_SIZE:], self.servers[1][KEY_SIZE:], self.collector}
         if len(lines) != 2 or len(keys) != 3:
             raise TacitError("two parties have the same key: each must have its own")
@@ -154,17 +154,17 @@ class TwoServerRound(LiveRound):
     @classmethod
     def decode(cls, message: bytes) -> TwoServerRound:
         """Parse a round description."""
-        with wire.described():
+        with wire.rejecting_invalid():
             verified = isinstance(message, bytes) and message[3:4] == _VERIFIED
             kind = Kind.VERIFIED_ROUND if verified else Kind.TWO_SERVER_ROUND
             binding, rest = Binding.first(wire.body(message, kind))
             size = COMMITMENT_SIZE if verified else 0
-            commitment, rest = wire.front(rest, size, "description"), rest[size:]
-            fields, rest = wire.head(_HEAD, rest, "description")
+            commitment, rest = wire.leading_bytes(rest, size, "description"), rest[size:]
+            fields, rest = wire.leading_fields(_HEAD, rest, "description")
             until, grace, slots, minimum, length, number = fields
             suite = suite_numbered(number)
             sizes = (suite.key_size, suite.public_size, suite.public_size)
-            keys, rest = wire.front(rest, sum(sizes), "list of keys"), rest[sum(sizes) :]
+            keys, rest = wire.leading_bytes(rest, sum(sizes), "list of keys"), rest[sum(sizes) :]
             collector, both = keys[: sizes[0]], keys[sizes[0] :]
             first, second = wire.records(both, sizes[1], 2, "list of servers")
             scale, shared, rest = _first_noise(rest)
@@ -198,7 +198,7 @@ class TwoServerRound(LiveRound):
         return recipients(self.suite, self.servers)
 
     @cached_property
-    def collecting(self) -> Recipient:
+    def collector_key(self) -> Recipient:
         """The HPKE public key of the collector, for partial sums."""
         return Recipient.parse(self.suite, self.collector)
 
@@ -215,7 +215,7 @@ class TwoServerRound(LiveRound):
         return Proofs(self.binding.levels, self.length, self.context)
 
     @property
-    def seeded(self) -> bool:
+    def sends_seed(self) -> bool:
         """Whether the share for server 0 is a seed, because that is shorter."""
         return self.length * wire.number_size(self.modulus) > masks.SEED_SIZE
 
@@ -223,13 +223,13 @@ class TwoServerRound(LiveRound):
         """Bytes of one report share on the wire."""
         if self.proofs:
             part = self.proofs.part_size(role)
-        elif role == 0 and self.seeded:
+        elif role == 0 and self.sends_seed:
             part = masks.SEED_SIZE
         else:
             part = self.length * wire.number_size(self.modulus)
         return wire.HEADER_SIZE + SHARE_FRONT + self.suite.overhead + LINK_SIZE + part
 
-    def line(self, role: int) -> bytes:
+    def channel_key(self, role: int) -> bytes:
         """A server's public key for the server-to-server channel."""
         return self.servers[role][:KEY_SIZE]
 
@@ -259,7 +259,7 @@ def read_outcome(
     UNKNOWN is not signed and proves nothing.
     """
     data = wire.body(message, Kind.OUTCOME, announced.identity)
-    role, number = wire.front(data, 2, "outcome")
+    role, number = wire.leading_bytes(data, 2, "outcome")
     known = role < len(pinned.keys) and number in tuple(RoundOutcome)
     expect(known, "outcome", f"{number} of server {role}", "1, 2 or 3, of a party of the terms")
     said = RoundOutcome(number)
@@ -343,7 +343,7 @@ def split(
     if announced.proofs:
         digests = (word_digest(words[0]), word_digest(words[1]))
         tag = report_tag(announced.context, slot.number, digests)
-        parts = announced.proofs.shards(numbers, tag, source)
+        parts = announced.proofs.shard(numbers, tag, source)
     else:
         parts = _parts(announced, numbers, source)
     return encrypt_shares(announced, slot, words, parts)
@@ -368,7 +368,7 @@ def encrypt_shares(
 def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tuple[bytes, bytes]:
     """Additive shares of the numbers: uniform ones, and the differences to the true ones."""
     modulus, length = announced.modulus, announced.length
-    if announced.seeded:
+    if announced.sends_seed:
         sent = source(masks.SEED_SIZE)
         first = masks.expand(sent, modulus, length)
     else:

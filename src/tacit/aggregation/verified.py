@@ -20,7 +20,7 @@ from functools import cached_property
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.aggregation.agreement import agree, derive, public_bytes
-from tacit.aggregation.interface import Refusal, Source
+from tacit.aggregation.interface import Rejected, Source
 from tacit.errors import require
 from tacit.vdaf import (
     HISTOGRAM_RANDOM_SIZE,
@@ -85,7 +85,7 @@ class Proofs:
         """Bytes of a server's verifier shares of a report."""
         return self.length * self.prio3.verifier_size
 
-    def shards(self, numbers: Sequence[int], tag: bytes, source: Source) -> tuple[bytes, bytes]:
+    def shard(self, numbers: Sequence[int], tag: bytes, source: Source) -> tuple[bytes, bytes]:
         """The input shares of both servers."""
         pairs = [
             self.prio3.shard(self.context, number, tag, source(RANDOM_SIZE)) for number in numbers
@@ -93,7 +93,7 @@ class Proofs:
         first, second = zip(*pairs, strict=True)
         return b"".join(first), b"".join(second)
 
-    def prepared(self, key: bytes, role: int, tag: bytes, part: bytes) -> tuple[list[int], bytes]:
+    def prepare(self, key: bytes, role: int, tag: bytes, part: bytes) -> tuple[list[int], bytes]:
         """A server's output shares and verifier shares.
 
         One query serves all numbers, because they were encrypted together before anyone could know
@@ -106,17 +106,17 @@ class Proofs:
                 self.prio3.verify_init(asked, self.context, role, part[at : at + size])
                 for at in range(0, len(part), size)
             ]
-        except Refusal:
+        except Rejected:
             return [], b"\xff" * self.evidence_size  # not a field element
         return [one.output for one in made], b"".join([one.share for one in made])
 
-    def hold(self, first: bytes, second: bytes) -> bool:
+    def accepts(self, first: bytes, second: bytes) -> bool:
         """Whether the verifier shares of servers 0 and 1 show that every number is in range."""
         size = self.prio3.verifier_size
         try:
             for at in range(0, self.evidence_size, size):
                 self.prio3.verifier_shares_to_message(first[at : at + size], second[at : at + size])
-        except Refusal:
+        except Rejected:
             return False
         return True
 
@@ -150,7 +150,7 @@ class TableProofs:
         """Bytes of a server's verifier share of a report and of its seed."""
         return self.prio3.verifier_size + SEED_SIZE
 
-    def shards(self, numbers: Sequence[int], tag: bytes, source: Source) -> tuple[bytes, bytes]:
+    def shard(self, numbers: Sequence[int], tag: bytes, source: Source) -> tuple[bytes, bytes]:
         """The parts of both servers."""
         single = sorted(numbers) == [*[0] * (len(numbers) - 1), 1]
         require(single, "report", list(numbers), "a single 1 among zeros: one cell of a table")
@@ -158,22 +158,22 @@ class TableProofs:
         public, (first, second) = self.prio3.shard(self.context, cell, tag, drawn)
         return public + first, public + second
 
-    def prepared(self, key: bytes, role: int, tag: bytes, part: bytes) -> tuple[list[int], bytes]:
+    def prepare(self, key: bytes, role: int, tag: bytes, part: bytes) -> tuple[list[int], bytes]:
         """A server's output shares; its verifier share and the seed of its joint randomness."""
         public, share = part[:PUBLIC_SIZE], part[PUBLIC_SIZE:]
         try:
             asked = self.prio3.question(key, self.context, tag)
             made = self.prio3.verify_init(asked, self.context, tag, role, public, share)
-        except Refusal:
+        except Rejected:
             return [], b"\xff" * self.evidence_size  # no field elements
         return made.outputs, made.share + made.seed
 
-    def hold(self, first: bytes, second: bytes) -> bool:
+    def accepts(self, first: bytes, second: bytes) -> bool:
         """Whether the evidence of servers 0 and 1 shows a single one, under one randomness."""
         size = self.prio3.verifier_size
         shares = first[:size], second[:size]
         try:
             message = self.prio3.verifier_shares_to_message(self.context, *shares)
-        except Refusal:
+        except Rejected:
             return False
         return first[size:] == second[size:] == message

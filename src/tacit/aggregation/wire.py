@@ -2,7 +2,7 @@
 
 A message is `header | body`; the header is the magic `ta`, the version, the kind of message and the
 round's identity. Integers are big-endian. A body has exactly the length that its kind and its round
-prescribe; anything else raises `Refusal`. The layouts of all bodies are in
+prescribe; anything else raises `Rejected`. The layouts of all bodies are in
 docs/reference/wire-formats/.
 """
 
@@ -15,7 +15,7 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
-from tacit.aggregation.interface import IDENTITY_SIZE, Refusal, expect, expect_size
+from tacit.aggregation.interface import IDENTITY_SIZE, Rejected, expect, expect_size
 from tacit.errors import TacitError, integer, require
 
 MAGIC = b"ta"
@@ -62,14 +62,14 @@ class Kind(IntEnum):
 
 
 @contextmanager
-def described() -> Iterator[None]:
-    """Convert `TacitError` into `Refusal`: inside, an invalid value comes from a message."""
+def rejecting_invalid() -> Iterator[None]:
+    """Convert `TacitError` into `Rejected`: inside, an invalid value comes from a message."""
     try:
         yield
-    except Refusal:
+    except Rejected:
         raise
     except TacitError as problem:
-        raise Refusal(f"description of the round is invalid: {problem}") from None
+        raise Rejected(f"description of the round is invalid: {problem}") from None
 
 
 def header(kind: Kind, identity: bytes) -> bytes:
@@ -82,20 +82,22 @@ def header(kind: Kind, identity: bytes) -> bytes:
 
 
 def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
-    """The body of a message of this kind and, if given, round; raises `Refusal` otherwise."""
+    """The body of a message of this kind and, if given, round; raises `Rejected` otherwise."""
     if not isinstance(message, bytes | bytearray | memoryview):
-        raise Refusal(f"message is {type(message).__name__}: must be bytes")
+        raise Rejected(f"message is {type(message).__name__}: must be bytes")
     data = bytes(message)
     if len(data) < HEADER_SIZE or data[:2] != MAGIC:
-        raise Refusal(f"message has {len(data)} bytes and no header of tacit: must start with it")
+        raise Rejected(f"message has {len(data)} bytes and no header of tacit: must start with it")
     if data[2] != VERSION:
-        raise Refusal(
+        raise Rejected(
             f"version of the message is {data[2]}: must be {VERSION}. Update the older side"
         )
     if data[3] != kind:
-        raise Refusal(f"kind of the message is 0x{data[3]:02x}: must be {kind.name} (0x{kind:02x})")
+        raise Rejected(
+            f"kind of the message is 0x{data[3]:02x}: must be {kind.name} (0x{kind:02x})"
+        )
     if identity is not None and data[4:HEADER_SIZE] != identity:
-        raise Refusal("message belongs to another round")
+        raise Rejected("message belongs to another round")
     return data[HEADER_SIZE:]
 
 
@@ -113,15 +115,15 @@ def identity_of(message: bytes) -> bytes:
     return bytes(message[4:HEADER_SIZE])
 
 
-def front(data: bytes, size: int, what: str) -> bytes:
-    """The first `size` bytes of `data`; raises `Refusal` if it is shorter."""
+def leading_bytes(data: bytes, size: int, what: str) -> bytes:
+    """The first `size` bytes of `data`; raises `Rejected` if it is shorter."""
     expect(len(data) >= size, what, f"{len(data)} bytes long", f"at least {size}")
     return data[:size]
 
 
-def head(layout: struct.Struct, data: bytes, what: str) -> tuple[tuple[Any, ...], bytes]:
+def leading_fields(layout: struct.Struct, data: bytes, what: str) -> tuple[tuple[Any, ...], bytes]:
     """Parse the fields at the start of `data`; return the rest too."""
-    return layout.unpack(front(data, layout.size, what)), data[layout.size :]
+    return layout.unpack(leading_bytes(data, layout.size, what)), data[layout.size :]
 
 
 def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
@@ -184,7 +186,7 @@ def last_modulus(data: bytes) -> int:
     modulus, rest = first_integer(data, "modulus")
     expect(modulus >= 2, "modulus", modulus, "at least 2")
     if rest:
-        raise Refusal(f"description has {len(rest)} bytes after the modulus: must have none")
+        raise Rejected(f"description has {len(rest)} bytes after the modulus: must have none")
     return modulus
 
 
@@ -209,7 +211,7 @@ def unpack_numbers(data: bytes, modulus: int, count: int, what: str) -> list[int
         int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, what)
     ]
     if any(number >= modulus for number in numbers):
-        raise Refusal(f"{what} contains a number that is not below the modulus {modulus}")
+        raise Rejected(f"{what} contains a number that is not below the modulus {modulus}")
     return numbers
 
 
@@ -228,24 +230,24 @@ def _whole(value: object) -> int:
         ) from None
 
 
-def packed(parts: Iterable[bytes]) -> bytes:
+def pack_parts(parts: Iterable[bytes]) -> bytes:
     """Serialize the parts of a saved state, each after its length.
 
-    >>> unpacked(packed([b"ab", b""]))
+    >>> unpack_parts(pack_parts([b"ab", b""]))
     [b'ab', b'']
     """
     return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 
 
-def unpacked(saved: bytes) -> list[bytes]:
+def unpack_parts(saved: bytes) -> list[bytes]:
     """Parse the parts of a saved state."""
     parts, start = [], 0
     while start < len(saved):
         end = start + 4 + int.from_bytes(saved[start : start + 4], "big")
         if end > len(saved) or start + 4 > len(saved):
-            raise Refusal("saved state is truncated. Restore another one")
+            raise Rejected("saved state is truncated. Restore another one")
         parts.append(saved[start + 4 : end])
         start = end
     if not parts:
-        raise Refusal("saved state is empty. Restore another one")
+        raise Rejected("saved state is empty. Restore another one")
     return parts

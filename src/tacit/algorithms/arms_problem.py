@@ -119,7 +119,7 @@ class ArmsPrivacy(Checked):
         delta = DEFAULT_DELTA if self.delta is None else self.delta
         made = ApproximateDP(self.epsilon, delta, participations=self.participations)
         ways = (Accounting(Method.ADDED, self.participations),) if self.added else ()
-        return made.given(*ways)
+        return made.assuming(*ways)
 
     @property
     def pure(self) -> PureDP:
@@ -134,12 +134,12 @@ class ArmsPrivacy(Checked):
         return {"dropout": self.dropout, "corrupt": self.corrupt}
 
     @property
-    def some_losses(self) -> dict[str, float]:
+    def positive_losses(self) -> dict[str, float]:
         """The same, without those that are 0."""
         return {name: part for name, part in self.losses.items() if part}
 
     @property
-    def fixed(self) -> dict[str, int]:
+    def fixed_levels(self) -> dict[str, int]:
         """The levels that terms fix, as an argument of protocol factories; empty without terms."""
         return {} if self.levels is None else {"levels": self.levels}
 
@@ -189,7 +189,7 @@ class ArmsEnvironment(Checked):
 
     def world(self, arms: int, seed: int, guardrail: str | None) -> World:
         """The instance of a seed."""
-        from tacit.environments import Bernoulli, Beta, ClippedGaussian, Guarded, instance_means
+        from tacit.environments import Bernoulli, Beta, ClippedGaussian, TwoMetrics, instance_means
         from tacit.environments.linear_options import LINEAR, linear_options
 
         if self.instance == LINEAR and self.means is None:
@@ -209,7 +209,7 @@ class ArmsEnvironment(Checked):
                 f"guardrail is {guardrail!r}, but it has no means: give guardrail_means, one for "
                 "each option"
             )
-        return Guarded(world, Bernoulli(self.guardrail_means))
+        return TwoMetrics(world, Bernoulli(self.guardrail_means))
 
 
 @dataclass(frozen=True)
@@ -353,12 +353,12 @@ class ArmsProblem(Problem):
         return self.privacy.dropout
 
     @property
-    def each(self) -> float:
+    def epsilon_per_number(self) -> float:
         """ε of one number of one participation, under basic composition."""
         return self.privacy.epsilon / (self.privacy.participations * self.metrics)
 
     @property
-    def printed(self) -> float | None:
+    def paper_failure_probability(self) -> float | None:
         """The failure probability that sets the papers' moduli; None with tight constants."""
         return self.failure_probability if self.constants == "paper" else None
 
@@ -371,7 +371,7 @@ class ArmsProblem(Problem):
             return Start(self.environment.world(self.arms, seed, self.guardrail), rng, rng)
         return Start(world.fresh(rng), rng, rng)
 
-    def fitted(self, world: World, seed: int) -> Self:
+    def for_environment(self, world: World, seed: int) -> Self:
         """Check the environment against the problem, and take over whether rewards are bits."""
         from tacit.environments.contract import Environment
         from tacit.environments.recorded import RecordedRun, check_horizon
@@ -390,8 +390,8 @@ class ArmsProblem(Problem):
         if world.metrics != self.metrics:
             raise TacitError(
                 f"the environment has {world.metrics} metrics: must have {self.metrics}. Give "
-                "guardrail a name and the environment a second metric (environments.Guarded), or "
-                "neither"
+                "guardrail a name and the environment a second metric (environments.TwoMetrics), "
+                "or neither"
             )
         return replace(
             self, binary=world.binary, learner_seed=seed, labels=world.names, table=world.features

@@ -253,7 +253,7 @@ class ContextualProblem(Problem):
             found = found.mapped(scaled_map(found.fields, found.names, found.matrices))
         return Start(found, rng, noise)
 
-    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+    def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
         """Take over the environment's public feature map."""
         from tacit.environments.contextual import ContextualWorld
 

@@ -68,7 +68,9 @@ def _shared(
         how |= {"failure_probability": problem.failure_probability}
         learner, sizes = _elimination(problem, tail), _batch_sizes(problem)
         return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
-    how = {key: value for key, value in how.items() if key != "scale"} | problem.privacy.fixed
+    how = {
+        key: value for key, value in how.items() if key != "scale"
+    } | problem.privacy.fixed_levels
     least = problem.privacy.min_batch_size
     learner = _elimination(problem, tail, least)
     return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
@@ -120,7 +122,7 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
-    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
+    tail = _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
     how = {"target": problem.privacy.pure, **problem.privacy.losses}
     return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
@@ -154,17 +156,23 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     """
     e, s = problem.privacy.epsilon, problem.privacy.scale
     tail = _tail(math.sqrt(2) / e + math.sqrt(2) / (s * e))
-    how = {"target": problem.privacy.target, "scale": s, **problem.privacy.some_losses}
+    how = {"target": problem.privacy.target, "scale": s, **problem.privacy.positive_losses}
     return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
 @cz23("cdp-se", trust=TrustModel.CENTRAL, guarantee="(ε, 0)-DP of what the server publishes")
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
-    learner = _elimination(problem, _tail(math.sqrt(2) / problem.each, 1 / problem.each))
+    learner = _elimination(
+        problem, _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
+    )
     how: dict[str, Any] = {"target": problem.privacy.pure, "binary": problem.binary}
     return assemble(
-        problem, learner, factories.central_laplace, failure_probability=problem.printed, **how
+        problem,
+        learner,
+        factories.central_laplace,
+        failure_probability=problem.paper_failure_probability,
+        **how,
     )
 
 
@@ -177,13 +185,17 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     Laplace noise of scale b is sub-exponential with (4b², √2 b), so n of them stay within √8 b √(n
     ln(2/p)) + 2√2 b ln(2/p).
     """
-    e, target, paper = problem.each, problem.privacy.pure, problem.constants == "paper"
+    e, target, paper = (
+        problem.epsilon_per_number,
+        problem.privacy.pure,
+        problem.constants == "paper",
+    )
     least = problem.privacy.smallest
     tail = _tail(math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
     learner = _elimination(problem, tail, least)
     if problem.binary and not paper:
         return assemble(problem, learner, factories.response, smallest=least, target=target)
-    how: dict[str, Any] = {"target": target, "paper": paper, **problem.privacy.fixed}
+    how: dict[str, Any] = {"target": target, "paper": paper, **problem.privacy.fixed_levels}
     return assemble(problem, learner, factories.local_laplace, smallest=least, **how)
 
 
@@ -195,20 +207,20 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
     """Pólya shares by split-and-mix through a shuffler (App. G.2), from 19 honest reports on."""
-    if problem.printed:
+    if problem.paper_failure_probability:
         problem.privacy.reject_losses("the printed noise is set for everyone present")
-    least = 1 if problem.printed else problem.privacy.min_batch_size
+    least = 1 if problem.paper_failure_probability else problem.privacy.min_batch_size
     honest = privacy.ThreatModel(problem.privacy.dropout, problem.privacy.corrupt).honest
     enough = split_and_mix.FEWEST_USERS
     smallest = next(size for size in count(max(enough, least)) if honest(size) >= enough)
-    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
+    tail = _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
     learner = _elimination(problem, tail, smallest)
     how: dict[str, Any] = {
         "target": problem.privacy.pure,
         "binary": problem.binary,
-        "failure_probability": problem.printed,
-        **problem.privacy.some_losses,
-        **problem.privacy.fixed,
+        "failure_probability": problem.paper_failure_probability,
+        **problem.privacy.positive_losses,
+        **problem.privacy.fixed_levels,
     }
     return assemble(problem, learner, factories.split_and_mix, smallest=smallest, **how)
 
@@ -228,13 +240,13 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     cites needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only
     the radius.
     """
-    tail = _tail(math.sqrt(2) / problem.each, 1 / problem.each)
+    tail = _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
     smallest = problem.privacy.min_batch_size
     learner = _elimination(problem, tail, smallest)
     how: dict[str, Any] = {
         "target": problem.privacy.pure,
-        **problem.privacy.some_losses,
-        **problem.privacy.fixed,
+        **problem.privacy.positive_losses,
+        **problem.privacy.fixed_levels,
     }
     return assemble(problem, learner, factories.pure_shuffle, smallest=smallest, **how)
 
@@ -249,5 +261,7 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
 )
 def dp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server, with epochs sized for the noise (Sajed & Sheffet 2019)."""
-    learner = bandits.DPSE(problem.arms, problem.horizon, problem.each, problem.failure_probability)
+    learner = bandits.DPSE(
+        problem.arms, problem.horizon, problem.epsilon_per_number, problem.failure_probability
+    )
     return assemble(problem, learner, factories.continuous_laplace, target=problem.privacy.pure)

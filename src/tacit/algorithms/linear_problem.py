@@ -177,7 +177,7 @@ class LinearProblem(Problem):
         clients: dict[str, Any] = {"client_std": self.client_std, "size": self.population}
         return random_population(drawn.dimension, drawn.actions, **clients, **how)
 
-    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+    def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
         """Give the learner the actions."""
         from tacit.environments.population import LinearWorld
 

@@ -22,7 +22,7 @@ from tacit.algorithms.lazy_imports import (
     vector_noise,
 )
 from tacit.algorithms.linear_problem import LinearProblem
-from tacit.algorithms.registry import Matched, algorithm
+from tacit.algorithms.registry import SetByPilots, algorithm
 from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
@@ -36,7 +36,7 @@ CLIENTS = ("alpha", "client_std", "population")
 FITTED = ("reports", "norm")
 FEWEST = {TrustModel.SHUFFLER: 19}  # fewest clients of a phase for split-and-mix of parameters
 PRIVATE = ("epsilon", "delta", "participations")
-EARNED = {
+GUARANTEES = {
     TrustModel.NONE: "nothing",
     TrustModel.CENTRAL: "(ε, δ) or pure DP of what the server publishes",
     TrustModel.LOCAL: "(ε, δ) or pure DP of each client's message",
@@ -60,7 +60,7 @@ def _enter(name: str, trust: TrustModel, distributed: bool, **defaults: Any) -> 
         name,
         paper="LZJ22",
         trust=trust,
-        guarantee=EARNED[trust],
+        guarantee=GUARANTEES[trust],
         problem=LinearProblem,
         options=(*options, *defaults),
         defaults={"distributed": distributed, **defaults},
@@ -76,7 +76,7 @@ for _trust, _prefix in (
 ):
     _enter(f"{_prefix}dpe", _trust, True)
     _enter(f"{_prefix}pe", _trust, False)
-_enter("dpe-fixed", TrustModel.NONE, True, fixed_clients=Matched("dpe", "reals"))
+_enter("dpe-fixed", TrustModel.NONE, True, fixed_clients=SetByPilots("dpe", "reals"))
 
 
 def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
@@ -113,7 +113,7 @@ def learner_for(
     if not problem.distributed:
         return phased.SingleElimination(*size, **common, per_person=trust == TrustModel.LOCAL)
     if problem.fits and trust != TrustModel.NONE:
-        each = vector_noise.each_time(problem.privacy.target)
+        each = vector_noise.per_participation(problem.privacy.target)
         common["fitted"] = phased.FittedReports(
             parameters_from=FEWEST.get(trust, 1),
             norm=problem.privacy.norm,
@@ -138,7 +138,7 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
     if problem.distributed:
         kinds = assumptions.Secret
         secret = kinds.FITTED_PARAMETER if problem.fits else kinds.AVERAGE_REWARDS
-    target = problem.privacy.target.given(assumptions.Protects(secret))
+    target = problem.privacy.target.assuming(assumptions.Protects(secret))
     if problem.constants == "paper":
         return privacy.KnownPerRound(target)
     view, scope = privacy.View, assumptions.Scope
@@ -147,9 +147,9 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
         TrustModel.LOCAL: view.MESSAGE,
         TrustModel.SHUFFLER: view.SHUFFLED,
     }
-    stated = target.at(view=views.get(trust, view.OPENED_SUM))
-    stated = stated.given(*privacy.in_distinct_rounds(target))
+    stated = target.with_view(view=views.get(trust, view.RELEASED_SUM))
+    stated = stated.assuming(*privacy.in_distinct_rounds(target))
     if trust not in (TrustModel.CENTRAL, TrustModel.LOCAL):
         whom = scope.ROUND if problem.distributed else scope.GROUP
-        stated = stated.given(*privacy.ThreatModel().assumptions(whom))
+        stated = stated.assuming(*privacy.ThreatModel().assumptions(whom))
     return privacy.Guaranteed(stated)

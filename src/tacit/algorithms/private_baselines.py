@@ -28,14 +28,14 @@ peer = partial(
 def adap_klucb(problem: ArmsProblem) -> Experiment:
     """KL-UCB on episodes that double and forget earlier rewards."""
     size = (problem.arms, problem.horizon)
-    return _trusted(problem, bandits.AdaPKLUCB(*size, problem.each))
+    return _trusted(problem, bandits.AdaPKLUCB(*size, problem.epsilon_per_number))
 
 
 @peer("lazy-dp-ts", paper="Hu & Hegde 2022")
 def lazy_dp_ts(problem: ArmsProblem) -> Experiment:
     """Thompson sampling on batches that double and forget earlier rewards."""
     size, seed = (problem.arms, problem.horizon), problem.learner_seed
-    return _trusted(problem, bandits.LazyDPTS(*size, problem.each, seed=seed))
+    return _trusted(problem, bandits.LazyDPTS(*size, problem.epsilon_per_number, seed=seed))
 
 
 def _trusted(problem: ArmsProblem, learner: Learner) -> Experiment:

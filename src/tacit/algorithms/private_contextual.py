@@ -208,7 +208,7 @@ def compose(
             f"{trust}"
         )
     small = make(max(smallest, 2), **how)
-    status = stated(small.guarantee)
+    status = with_secret(small.guarantee)
     policies = mechanism.PerRound(make, how, status, smallest)
     kinds: dict[StatisticKind, type[PolicyLearner]] = {
         "tables": policy_learners.TableThompson,
@@ -269,15 +269,17 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
     if problem.metrics > 1:
         how = {"metrics": problem.metrics, "each": name_of(make), **how}
         make = factories.joint
-    return mechanism.PerRound(make, how, stated(make(max(smallest, 2), **how).guarantee), smallest)
+    return mechanism.PerRound(
+        make, how, with_secret(make(max(smallest, 2), **how).guarantee), smallest
+    )
 
 
-def stated(guarantee: Guarantee | None) -> PrivacyStatus:
+def with_secret(guarantee: Guarantee | None) -> PrivacyStatus:
     """The guarantee of the run: that of a round, with what it protects."""
     if guarantee is None:
         return privacy.NonPrivate()
     protects = assumptions.Protects(assumptions.Secret.CONTEXT_AND_REWARDS)
-    return privacy.status_of(guarantee.given(protects, assumptions.PublicMembership()))
+    return privacy.status_of(guarantee.assuming(protects, assumptions.PublicMembership()))
 
 
 def first_round(problem: ContextualProblem, statistic: StatisticKind, small: StatisticSum) -> int:

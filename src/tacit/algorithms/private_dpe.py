@@ -81,6 +81,6 @@ def private_dpe(problem: FeaturedProblem) -> Experiment:
     guarantee = make(smallest, **how).guarantee
     assert guarantee is not None
     secret = assumptions.Protects(assumptions.Secret.FITTED_PARAMETER)
-    status = privacy.status_of(guarantee.given(secret, assumptions.PublicMembership()))
+    status = privacy.status_of(guarantee.assuming(secret, assumptions.PublicMembership()))
     hidden = mechanism.PerRound(make, how, status, smallest)
     return experiment.Experiment.of(learner, hidden, problem.names)

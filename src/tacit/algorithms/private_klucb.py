@@ -49,7 +49,7 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
         problem.horizon,
         noise_variance=0.0 if local else error.variance,
         index=problem.index,
-        first_batch=math.ceil(20 / problem.each**2) if local else None,
+        first_batch=math.ceil(20 / problem.epsilon_per_number**2) if local else None,
         growth=problem.growth,
         smallest=smallest,
     )
@@ -79,18 +79,22 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
             privacy.reject_losses("each server adds all of the noise itself", "corrupt")
             verified = privacy.through == "verified"
             make = factories.verified_laplace if verified else factories.two_servers_laplace
-            return make, privacy.smallest, how | privacy.fixed
+            return make, privacy.smallest, how | privacy.fixed_levels
         case TrustModel.LOCAL if problem.binary:
             privacy.reject_losses("every message is private by itself", "corrupt")
             return factories.response, privacy.smallest, {"target": privacy.pure}
         case TrustModel.LOCAL:
             privacy.reject_losses("every message is private by itself", "corrupt")
-            how = {"target": privacy.pure, "paper": False, **privacy.fixed}
+            how = {"target": privacy.pure, "paper": False, **privacy.fixed_levels}
             return factories.local_laplace, privacy.smallest, how
         case TrustModel.SHUFFLER if not privacy.delta:
             privacy.reject_losses("certificates are for complete groups only")
             return (factories.pure_shuffle, privacy.min_batch_size, {"target": privacy.pure})
         case TrustModel.SHUFFLER:
-            how = how | {"target": privacy.target} | privacy.losses | privacy.fixed
+            how = how | {"target": privacy.target} | privacy.losses | privacy.fixed_levels
             return factories.shuffled_tight, privacy.min_batch_size, how
-    return factories.polya_tight, privacy.min_batch_size, how | privacy.losses | privacy.fixed
+    return (
+        factories.polya_tight,
+        privacy.min_batch_size,
+        how | privacy.losses | privacy.fixed_levels,
+    )

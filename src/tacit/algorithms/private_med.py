@@ -37,7 +37,7 @@ def private_med(problem: ArmsProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     make, smallest, how = protocols(problem)
     if problem.privacy.trust == TrustModel.LOCAL:
-        usual = LOCAL / problem.each**2
+        usual = LOCAL / problem.epsilon_per_number**2
     else:
         usual = FIRST * math.sqrt(make(TYPICAL, **how).error(TYPICAL).variance)
     learner = bandits.PrivateMED(

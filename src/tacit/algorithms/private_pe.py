@@ -53,7 +53,7 @@ def private_pe(problem: FeaturedProblem) -> Experiment:
     make, smallest, how = protocols(problem)
     table = np.eye(problem.arms) if problem.table is None else np.asarray(problem.table)
     if problem.privacy.trust == TrustModel.LOCAL:
-        usual = LOCAL / problem.each**2
+        usual = LOCAL / problem.epsilon_per_number**2
     else:
         usual = FIRST * math.sqrt(make(TYPICAL, **how).error(TYPICAL).variance)
     most = problem.horizon // (PHASES * min(table.shape[1] + 1, problem.arms))

@@ -238,7 +238,7 @@ class Problem(Checked):
         """The environment and the generators of one run."""
         raise TacitError(f"{type(self).__name__} has no simulated environment: define start")
 
-    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+    def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
         """This problem with what the learner must know of the environment, and with its seed."""
         return self
 

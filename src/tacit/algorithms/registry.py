@@ -55,7 +55,7 @@ Also = Callable[[Any], "Guarantee | None"]
 
 
 @dataclass(frozen=True)
-class Matched:
+class SetByPilots:
     """The default of an option that pilot runs set.
 
     It is the largest value with which a run has no more of `total` than one of `reference`.
@@ -143,7 +143,7 @@ class Algorithm:
         """Family of problems: arms, linear, federated or contextual."""
         return self.problem.family
 
-    def ask(self, options: Mapping[str, Any], others: Iterable[str] = ()) -> Problem:
+    def make_problem(self, options: Mapping[str, Any], others: Iterable[str] = ()) -> Problem:
         """Return the problem with these options; options it does not support are rejected.
 
         `others` are options of the caller, which a misspelt option may mean.
@@ -155,13 +155,13 @@ class Algorithm:
             raise TacitError(
                 f"{self.name} has no option {', '.join(map(spelled, strange))}{near or has}"
             )
-        fixed = {k: v for k, v in self.defaults.items() if not isinstance(v, Matched)}
+        fixed = {k: v for k, v in self.defaults.items() if not isinstance(v, SetByPilots)}
         return self.problem.of(**{**fixed, **options})
 
     @property
-    def matched(self) -> tuple[str, Matched] | None:
+    def pilot_option(self) -> tuple[str, SetByPilots] | None:
         """The option that pilot runs set, if there is one, and its rule."""
-        rules = ((k, v) for k, v in self.defaults.items() if isinstance(v, Matched))
+        rules = ((k, v) for k, v in self.defaults.items() if isinstance(v, SetByPilots))
         return next(rules, None)
 
     def describe(self, problem: Problem) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def algorithm(
     options : iterable of str, optional
         Fields of the problem that it uses, all by default.
     defaults : mapping, optional
-        Its own defaults, where they differ from the problem's; a `Matched` one is set by pilot
+        Its own defaults, where they differ from the problem's; a `SetByPilots` one is set by pilot
         runs.
     cautions : mapping, optional
         Warnings for readers of a run, by value of an option.
@@ -325,7 +325,7 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
         raise TacitError(f"{name} is {entry.family} and takes no named options: leave them out")
     if names:
         hidden |= {"labels": names, "arms": len(names)}
-    return entry.build(entry.ask(given).changed(**hidden))
+    return entry.build(entry.make_problem(given).changed(**hidden))
 
 
 def check_together(options: Mapping[str, Any]) -> None:

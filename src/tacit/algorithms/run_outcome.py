@@ -12,6 +12,7 @@ from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, KnownPerRound, weakest
 from tacit.protocols.contract import Protocol
+from tacit.protocols.mechanism import Mechanism
 from tacit.types import Floats, Played
 
 MOST_LISTED = 50  # options
@@ -155,4 +156,4 @@ class RunOutcome:
         Where the guarantee is known only after each round, it is the weakest of all rounds.
         """
         found = weakest(list(self.earned)) if self.earned else None
-        return self.experiment.mechanism.printed(found)
+        return Mechanism.printed(self.experiment.mechanism, found)

@@ -93,7 +93,7 @@ class SilosPrivacy(Checked):
     def _settle_budgets(self) -> None:
         """Check all budgets, make each a pair, and set epsilon and delta to the weakest."""
         pairs = self.pairs
-        if self.returning:
+        if self.visits_repeatedly:
             raise TacitError(
                 "budgets cover one participation in one silo: leave them out, or leave "
                 "participations and visits out"
@@ -111,7 +111,7 @@ class SilosPrivacy(Checked):
         )
 
     @property
-    def returning(self) -> bool:
+    def visits_repeatedly(self) -> bool:
         """Whether a participant may come more than once."""
         return self.participations * self.visits * self.visits_per_batch > 1
 
@@ -270,7 +270,7 @@ class SilosProblem(Problem):
             return Start(self.environment.world(self.silos, self.dimension, rng), rng, noise)
         return Start(world.fresh(rng), rng, noise)
 
-    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+    def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
         """A recorded environment sets the number of silos and the dimension."""
         from tacit.environments.silos import Silos
 

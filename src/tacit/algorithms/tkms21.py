@@ -93,7 +93,7 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
         make = factories.shuffled_paper
         return assemble(problem, learner, make, smallest=smallest, sizes=sizes, **how)
     how = {"target": target, "binary": problem.binary, **problem.privacy.losses}
-    how |= problem.privacy.fixed
+    how |= problem.privacy.fixed_levels
     return assemble(problem, learner, factories.shuffled_tight, smallest=smallest, **how)
 
 

@@ -125,7 +125,7 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
         rules=federated.SiloRules(problem.lazy, clip=True, scaled=private.sigma is None),
         noise=private.spreads if private.sigma is None else None,
     )
-    return _over(problem, private, learner)
+    return _build_experiment(problem, private, learner)
 
 
 def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
@@ -138,7 +138,7 @@ def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
         mode=problem.mode,
         rewards=centred.CentredRewards(*weighted, clip=True),
     )
-    return _over(problem, private, learner)
+    return _build_experiment(problem, private, learner)
 
 
 def _silos(problem: SilosProblem) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _silos(problem: SilosProblem) -> dict[str, Any]:
     return {**where, "failure_probability": problem.failure_probability}
 
 
-def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:
+def _build_experiment(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:
     hidden = mechanism.Releases(private.sums, status(problem, private))
     return experiment.Experiment.of(learner, hidden)
 
@@ -187,4 +187,4 @@ def status(problem: SilosProblem, private: PrivateSums) -> PrivacyStatus:
     if not problem.lazy:
         own = zc24_noise.own_records(problem, private)
         remarks.append(OwnRecords(problem.sync, float(own.epsilon), float(own.delta)))
-    return privacy.Guaranteed(private.guarantee.given(*remarks))
+    return privacy.Guaranteed(private.guarantee.assuming(*remarks))

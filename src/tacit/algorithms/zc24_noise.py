@@ -69,7 +69,7 @@ def sensitivity(problem: SilosProblem) -> float:
     return moments.joint_sensitivity(problem.dimension)
 
 
-def coming(problem: SilosProblem, *, eager: bool) -> Presence:
+def presence_of(problem: SilosProblem, *, eager: bool) -> Presence:
     """Participations of one participant; `eager` silos act on raw data within a batch."""
     if problem.privacy.participations > 1:
         return Presence(1, problem.privacy.participations, eager, anywhere=True)
@@ -86,7 +86,7 @@ def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
     return state_arithmetic(target, found.arithmetic)
 
 
-def finished(
+def as_private_sums(
     problem: SilosProblem, sums: PrefixSums, derivation: Derivation, sigma: float | None = None
 ) -> PrivateSums:
     """Prefix sums as these silos use them, with the guarantee for a participant.
@@ -94,13 +94,13 @@ def finished(
     ZC24 counts one recorded (x, y) whether or not silos are lazy. Where they are not, a participant
     may change more, and the stated guarantee covers that.
     """
-    used = replace(sums, presence=coming(problem, eager=not problem.lazy))
+    used = replace(sums, presence=presence_of(problem, eager=not problem.lazy))
     return PrivateSums(used, guarantee_of(problem, used), derivation, sigma)
 
 
 def own_records(problem: SilosProblem, private: PrivateSums) -> ApproximateDP:
     """The guarantee that ZC24 states: as if a visit changed only its own record."""
-    return guarantee_of(problem, replace(private.sums, presence=coming(problem, eager=False)))
+    return guarantee_of(problem, replace(private.sums, presence=presence_of(problem, eager=False)))
 
 
 def _tree(
@@ -109,7 +109,7 @@ def _tree(
     """The binary tree with this noise in every node."""
     shape = factorize("tree", problem.steps)
     about = (problem.silos, size(problem), sensitivity(problem), trust, noise, sigma, scale)
-    return PrefixSums(shape, *about, problem.sync, presence=coming(problem, eager=False))
+    return PrefixSums(shape, *about, problem.sync, presence=presence_of(problem, eager=False))
 
 
 def _fine_enough(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
@@ -216,7 +216,7 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
         tree = replace(tree, shape=factorize("prefix", problem.steps))
     protocol = _fine_enough(tree, problem.privacy.target)
     printed = math.sqrt(problem.silos * nodes(problem) * variance)
-    return finished(problem, protocol, EXACT, printed)
+    return as_private_sums(problem, protocol, EXACT, printed)
 
 
 @lru_cache(maxsize=32)
@@ -231,7 +231,7 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
                 "shuffling silos (ZC24 Theorem 5.3, with constant 1). Use secagg-fedlinucb or "
                 "sdp-fedlinucb-vec, which hold at every epsilon"
             )
-        if problem.privacy.returning:
+        if problem.privacy.visits_repeatedly:
             raise TacitError(
                 "participations is more than 1; amplification covers one participation: use "
                 "secagg-fedlinucb"
@@ -290,7 +290,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     others = sigma * math.sqrt(_unknown(problem) / problem.silos)
     printed = _tree(problem, others, TrustModel.SHUFFLER, "binomial", scale)
     protocol = replace(printed, corrupt=looking)
-    return finished(problem, protocol, EXACT, math.sqrt(nodes(problem)) * sigma)
+    return as_private_sums(problem, protocol, EXACT, math.sqrt(nodes(problem)) * sigma)
 
 
 def printed_bits(problem: SilosProblem) -> tuple[int, int]:
@@ -321,7 +321,7 @@ def _printed_bits(problem: SilosProblem) -> PrivateSums:
     others = sigma * math.sqrt(_unknown(problem) / problem.silos)
     sums = _tree(problem, others, TrustModel.SHUFFLER, "quarter-bits", levels)
     noisy = replace(sums, corrupt=looking)
-    return finished(problem, noisy, EXACT, math.sqrt(nodes(problem)) * sigma)
+    return as_private_sums(problem, noisy, EXACT, math.sqrt(nodes(problem)) * sigma)
 
 
 @lru_cache(maxsize=32)
@@ -408,10 +408,10 @@ def _calibrated(
         noise,
         problem.privacy.target,
         corrupt=int(trust.shares_noise and problem.silos > 1),
-        presence=coming(problem, eager=False),
+        presence=presence_of(problem, eager=False),
         missing=problem.privacy.missing,
     )
-    return finished(problem, protocol, EXACT)
+    return as_private_sums(problem, protocol, EXACT)
 
 
 def _amplified_guarantee(
@@ -449,17 +449,17 @@ def _shuffled(
 
     The smaller ε is stated.
     """
-    alone = finished(problem, protocol, Derivation.OWN_NOISE, sigma)
+    alone = as_private_sums(problem, protocol, Derivation.OWN_NOISE, sigma)
     assert alone.guarantee is not None
     records = 1 if problem.lazy else problem.sync
     shuffled = (
         None
-        if problem.privacy.returning
+        if problem.privacy.visits_repeatedly
         else _amplified_guarantee(problem, protocol.sigma, records)
     )
     if shuffled is None or shuffled.epsilon >= alone.guarantee.epsilon:
         return alone
     numbers = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta)
     curious = DishonestAtMost(Scope.SILOS, problem.silos - _unknown(problem))
-    said = state_arithmetic(numbers, alone.guarantee.arithmetic).given(curious)
+    said = state_arithmetic(numbers, alone.guarantee.arithmetic).assuming(curious)
     return replace(alone, guarantee=said, derivation=Derivation.AMPLIFIED)

@@ -1,9 +1,9 @@
 """Arm summaries: means, confidence sequences, lifts and decisions that an experimenter can act on.
 
-`answers` uses the confidence sequences of `tacit.bandits.confidence_sequences`. All intervals, all
-lifts against the control and the decision are anytime-valid at the stated level. The probability to
-be best assumes independent normal means and is approximate. `summaries` has normal-approximation
-intervals too, for learners whose options share one parameter.
+`anytime_summaries` uses the confidence sequences of `tacit.bandits.confidence_sequences`. All
+intervals, all lifts against the control and the decision are anytime-valid at the stated level. The
+probability to be best assumes independent normal means and is approximate. `summaries` has
+normal-approximation intervals too, for learners whose options share one parameter.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def summaries(
 
 
 @dataclass(frozen=True)
-class Setting:
+class SummarySettings:
     """Settings that summaries depend on besides the estimates.
 
     Parameters
@@ -83,7 +83,7 @@ class Setting:
         late, parts = option - self.first + 1, self.first + LATER
         return 1 / parts if late <= 0 else LATER / (parts * late * (late + 1))
 
-    def rival(self, option: int) -> float:
+    def rival_factor(self, option: int) -> float:
         """An option's factor in the failure probability, in the role of the truly best option.
 
         Which initial option is the best is fixed, so no union bound over initial options is needed.
@@ -101,7 +101,9 @@ class Setting:
         return [k for k in range(options) if k not in gone]
 
 
-def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) -> list[ArmSummary]:
+def anytime_summaries(
+    tallies: Sequence[Tally], names: Sequence[str], setting: SummarySettings
+) -> list[ArmSummary]:
     """One anytime-valid summary per option, from all of its rounds."""
     if not tallies:
         return []
@@ -110,7 +112,7 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
     present = setting.present(len(tallies))
     chances = dict(zip(present, best_of([known[k] for k in present]), strict=True))
     intervals = [interval(tally, sure * setting.share(k)) for k, tally in enumerate(tallies)]
-    leader = leading(tallies, present)
+    leader = leading_option(tallies, present)
     worse = {k for k in present if beats(tallies, leader, k, setting, sure)}
     decisions = dict.fromkeys(worse, "worse") | dict.fromkeys(setting.halted or (), "paused")
     decisions |= dict.fromkeys(setting.absent, "removed")
@@ -123,8 +125,8 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
         lift, lift_low, lift_high = None, None, None
         if k != setting.control:
             base = known[setting.control][1]
-            lift = relative(known[k][1], base)
-            lift_low, lift_high = lifts(
+            lift = relative_lift(known[k][1], base)
+            lift_low, lift_high = lift_interval(
                 tallies[k], tallies[setting.control], sure * setting.share(k)
             )
         rows.append(
@@ -144,7 +146,7 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
     return rows
 
 
-def failure_left(tallies: Sequence[Tally], setting: Setting) -> float:
+def failure_left(tallies: Sequence[Tally], setting: SummarySettings) -> float:
     """The failure probability left for sampling and noise; 0 where misread rounds use too much."""
     failure = 1 - setting.level
     misread = sum(tally.misread for tally in tallies)
@@ -162,12 +164,12 @@ def interval(tally: Tally, failure: float) -> tuple[float, float]:
     return float(tally.bounds(level, 1)[0]), float(tally.bounds(level, -1)[0])
 
 
-def relative(mean: float | None, base: float | None) -> float | None:
+def relative_lift(mean: float | None, base: float | None) -> float | None:
     """The lift: mean over the control's mean, minus 1; None where it is undefined."""
     return None if mean is None or base is None or base <= 0 else mean / base - 1
 
 
-def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | None]:
+def lift_interval(one: Tally, control: Tally, failure: float) -> tuple[float, float | None]:
     """A confidence interval for (mean - control's mean) / control's mean; None for no upper end.
 
     A pair of means is rejected when the two log evidences sum to the level. The split of the level
@@ -177,7 +179,7 @@ def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | No
     level = level_of(failure / 2)
     if not math.isfinite(level):
         return -1.0, None
-    mine = np.linspace(one.least, level - control.least, CELLS + 1)
+    mine = np.linspace(one.evidence_floor, level - control.evidence_floor, CELLS + 1)
     theirs = level - mine
     with np.errstate(divide="ignore", invalid="ignore"):
         low = one.bounds(mine[1:], 1) / control.bounds(theirs[:-1], -1)
@@ -186,30 +188,32 @@ def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | No
     return float(np.min(low)) - 1, top if math.isfinite(top) else None
 
 
-def leading(tallies: Sequence[Tally], present: Sequence[int]) -> int:
+def leading_option(tallies: Sequence[Tally], present: Sequence[int]) -> int:
     """The option with the largest estimated mean."""
     return max(present, key=lambda k: -math.inf if (mean := tallies[k].mean) is None else mean)
 
 
 def best_option(
-    tallies: Sequence[Tally], present: Sequence[int], setting: Setting, sure: float
+    tallies: Sequence[Tally], present: Sequence[int], setting: SummarySettings, sure: float
 ) -> int | None:
     """The option that is shown to be better than every other present one, or None."""
     if len(present) < 2:
         return None
-    leader = leading(tallies, present)
+    leader = leading_option(tallies, present)
     others = sorted((k for k in present if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
     better = all(beats(tallies, leader, k, setting, sure) for k in others)
     return leader if better else None
 
 
-def beats(tallies: Sequence[Tally], one: int, other: int, setting: Setting, sure: float) -> bool:
+def beats(
+    tallies: Sequence[Tally], one: int, other: int, setting: SummarySettings, sure: float
+) -> bool:
     """Whether one option is shown to be better than another.
 
     The probability that the best option, if unique, is ever found worse than another is at most
     `sure`.
     """
-    level = level_of(sure * setting.share(one) * setting.rival(other))
+    level = level_of(sure * setting.share(one) * setting.rival_factor(other))
     return is_larger(tallies[one], tallies[other], level)
 
 

@@ -13,16 +13,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit.assumptions import Secret
-from tacit.bandits.arm_summaries import Setting, answers, best_option, failure_left
+from tacit.bandits.arm_summaries import (
+    SummarySettings,
+    anytime_summaries,
+    best_option,
+    failure_left,
+)
 from tacit.bandits.confidence_sequences import Tally
-from tacit.bandits.sample_ratio import Ratios, SampleRatio
+from tacit.bandits.sample_ratio import ResponseRates, SampleRatio
 from tacit.errors import TacitError, integer
-from tacit.names import name_of, named
+from tacit.names import name_of, resolve_name
 from tacit.types import Arm, ArmSummary, Assignment, Estimate, PublishedAssignment, Round
 
 Options = Mapping[str, Any] | None  # of a learner given by name
@@ -75,7 +81,7 @@ class Learner(ABC):
         self._pending: dict[int, Round] = {}
         self._first = self.arms  # options at the start
         self._came: list[tuple[int, int, int]] = []  # option, asked, reports: concurrent rounds
-        self._ratios = Ratios()
+        self._ratios = ResponseRates()
         alone = range(self.arms if self.separate else 0)
         self._tallies = [Tally(self.horizon, self.horizon // self.arms) for _ in alone]
 
@@ -304,7 +310,7 @@ class Learner(ABC):
         list of ArmSummary
             Empty where options depend on a context.
         """
-        return answers(self._tallies, names, self._setting(level, control))
+        return anytime_summaries(self._tallies, names, self._setting(level, control))
 
     def decided(self, level: float = 0.95) -> int | None:
         """The option that is shown to be better than all others that take part, or None."""
@@ -312,8 +318,8 @@ class Learner(ABC):
         sure = failure_left(self._tallies, setting)
         return best_option(self._tallies, setting.present(len(self._tallies)), setting, sure)
 
-    def _setting(self, level: float, control: int) -> Setting:
-        return Setting(level, self._first, control)
+    def _setting(self, level: float, control: int) -> SummarySettings:
+        return SummarySettings(level, self._first, control)
 
     def sample_ratio(self) -> SampleRatio:
         """The sample ratio mismatch (SRM) test: whether all options have the same response rate."""
@@ -329,7 +335,7 @@ class Learner(ABC):
     def recall(self, arm: int, memory: Any) -> None:  # noqa: B027
         """Take over another learner's knowledge of an arm."""
 
-    def also(self, arm: int, estimate: Estimate) -> None:  # noqa: B027
+    def adopt(self, arm: int, estimate: Estimate) -> None:  # noqa: B027
         """Use the estimate of a round that another learner proposed, if it is of use."""
 
     def check_open(self, round_: Round) -> None:
@@ -354,7 +360,7 @@ class Learner(ABC):
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {name: getattr(self, name) for name in _parameters(type(self))}
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain data, for `learner_of`."""
@@ -391,7 +397,7 @@ class Learner(ABC):
         learner.played, learner._number = data["played"], data["number"]
         learner._pending = {entry["number"]: Round.from_dict(entry) for entry in data["pending"]}
         learner._tallies = [Tally.from_dict(entry) for entry in data["tallies"]]
-        learner._first, learner._ratios = data["first"], Ratios.from_dict(data["ratios"])
+        learner._first, learner._ratios = data["first"], ResponseRates.from_dict(data["ratios"])
         learner._came = [(option, asked, came) for option, asked, came in data["came"]]
         learner._restore(data["state"])
         return learner
@@ -402,10 +408,29 @@ class Learner(ABC):
 
 
 def learner_of(name: object, settings: Mapping[str, Any]) -> Learner:
-    """A fresh learner of the named class with these `Learner.settings`, or part of them."""
-    kind = named(name, Learner)
+    """A fresh learner of the named class with these `Learner.settings`, or part of them.
+
+    Parameters
+    ----------
+    name : str
+        The class as `module:qualname`.
+    settings : mapping
+        Arguments of the constructor by name, as plain data.
+
+    Returns
+    -------
+    Learner
+        The learner before its first round.
+
+    Examples
+    --------
+    >>> name = "tacit.bandits.arms.klucb:PrivateKLUCB"
+    >>> learner_of(name, {"arms": 3, "horizon": 1000}).arms
+    3
+    """
+    kind = resolve_name(name, Learner)
     found = dict(settings)
-    for group, parameter in inspect.signature(kind).parameters.items():
+    for group, parameter in _parameters(kind).items():
         default: Any = parameter.default
         if is_dataclass(default) and not isinstance(default, type):
             names = [one.name for one in fields(default) if one.name in found]
@@ -414,8 +439,29 @@ def learner_of(name: object, settings: Mapping[str, Any]) -> Learner:
     return learner
 
 
+@lru_cache(maxsize=256)
+def _parameters(kind: type[Learner]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a learner's constructor."""
+    return inspect.signature(kind).parameters
+
+
 def check_horizon(arms: int, horizon: int) -> None:
-    """Reject a horizon with fewer participants than arms."""
+    """Reject a horizon with fewer participants than arms.
+
+    Parameters
+    ----------
+    arms, horizon : int
+        The number of arms, and of all participants.
+
+    Raises
+    ------
+    TacitError
+        If an arm would get no participant.
+
+    Examples
+    --------
+    >>> check_horizon(3, 10)
+    """
     if horizon < arms:
         raise TacitError(
             f"horizon is {horizon}, fewer participants than the {arms} arms: drop arms or recruit "

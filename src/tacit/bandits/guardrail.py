@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tacit.bandits.arm_summaries import Setting, failure_left, interval, level_of
+from tacit.bandits.arm_summaries import SummarySettings, failure_left, interval, level_of
 from tacit.bandits.confidence_sequences import Tally, is_larger
 from tacit.errors import TacitError, probability
 from tacit.types import ArmSummary, Estimate
@@ -79,8 +79,8 @@ class Guard:
             self.reasons[k] = self._reason(k, control)
         return found
 
-    def _setting(self, level: float) -> Setting:
-        return Setting(level, self.first)
+    def _setting(self, level: float) -> SummarySettings:
+        return SummarySettings(level, self.first)
 
     def _worse(self, option: int, control: int, sure: float) -> bool:
         mine, theirs = self.tallies[option], self.tallies[control]
@@ -96,7 +96,7 @@ class Guard:
             f"{theirs:.4g} ({self.rail.better} is better)"
         )
 
-    def beside(self, row: ArmSummary, option: int, level: float) -> ArmSummary:
+    def extend_summary(self, row: ArmSummary, option: int, level: float) -> ArmSummary:
         """An option's summary extended by the guardrail metric's mean and interval."""
         sure = failure_left(self.tallies, self._setting(level))
         low, high = interval(self.tallies[option], sure * self._setting(level).share(option))

@@ -43,7 +43,7 @@ class SampleRatio:
         return self.p < ALARM
 
 
-class Ratios:
+class ResponseRates:
     """The accumulated SRM evidence of one experiment, per option."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Ratios:
         return {"exponents": exponents, "largest": self._largest}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Ratios:
+    def from_dict(cls, data: Mapping[str, Any]) -> ResponseRates:
         """The state that `to_dict` serialised."""
         ratios = cls()
         ratios._exponents = {key: np.array(value) for key, value in data["exponents"]}

@@ -42,7 +42,10 @@ LISTED: dict[str, dict[str, tuple[str, str]]] = {
     "Papers": {
         "reproduce": ("experiments", "Draw a figure of a paper from scratch."),
         "attack": ("experiments", "Attack a schedule that was claimed to be private."),
-        "corrections": ("accounting", "List wrong numbers in the papers, and the true ones."),
+        "corrections": (
+            "accounting",
+            "List incorrect constants of the papers, with the correct ones.",
+        ),
     },
     "Live experiments": {
         "demo": ("demo", "Run a live experiment on this machine with simulated participants."),
@@ -74,7 +77,7 @@ class Stopped(Exception):  # noqa: N818  (an interrupt is not an error)
     """An interrupt with the progress of its command, which Typer's own handling would lose."""
 
 
-def heard(command: Callable[..., None]) -> Callable[..., None]:
+def reporting_interrupts(command: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command so that its interrupts reach `main`."""
 
     @functools.wraps(command)
@@ -116,14 +119,14 @@ def built(name: str) -> Any:
     made = typer.Typer(**LOOK, rich_markup_mode="rich", add_completion=False)
     group = home.get("GROUPS", {}).get(name)
     if group is None:
-        made.command(name, cls=OfAlgorithm)(heard(home[name]))
+        made.command(name, cls=OfAlgorithm)(reporting_interrupts(home[name]))
     else:
         alone = group.command is not None
         made.callback(help=group.about, invoke_without_command=alone, no_args_is_help=not alone)(
-            heard(group.command) if group.command is not None else lambda: None
+            reporting_interrupts(group.command) if group.command is not None else lambda: None
         )
         for word, command in group.commands.items():
-            made.command(word)(heard(command))
+            made.command(word)(reporting_interrupts(command))
     found = typer.main.get_command(made)
     found.name = name
     return found

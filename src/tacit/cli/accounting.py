@@ -19,7 +19,7 @@ from tacit.cli.guarantee_kinds import (
     stated,
 )
 from tacit.cli.options import ConstantsChoice, Json, Whole, option
-from tacit.cli.printing import print_json, show, table
+from tacit.cli.printing import print_json, print_table, show
 from tacit.errors import TacitError, integer, positive
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def corrections(as_json: Json = False) -> None:
     for row in found:
         if "epsilon" in row["what"] or "delta" in row["what"]:
             row["true"] = float(up(row["true"]))
-    table(
+    print_table(
         "corrections to the papers, by line of docs/explanation/corrections.md",
         ["line", "what", "setting", "printed", "true"],
         [list(row.values()) for row in found],
@@ -383,12 +383,12 @@ def _guarantee(
     """The computed guarantee, with the arithmetic of its noise if known; None if it guarantees
     nothing.
     """
-    from tacit.privacy import derived
+    from tacit.privacy import state_drawn_arithmetic
 
     if not math.isfinite(epsilon) or delta >= 1 or epsilon == delta == 0:
         return None
     made = replace(target_of(epsilon, delta), **about)
-    return made if distribution is None else derived(made, distribution)
+    return made if distribution is None else state_drawn_arithmetic(made, distribution)
 
 
 def in_output(guarantee: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:

@@ -33,7 +33,7 @@ FalsePositiveOption = Annotated[
 ]
 
 
-class Through(StrEnum):
+class AuditedAggregation(StrEnum):
     """Aggregations that an audit can run rounds through."""
 
     masking = "masking"
@@ -65,7 +65,9 @@ def audit(
     reuse_noise: Annotated[
         bool, option("Draw the noise once for all participants and rounds.", "--reuse-noise")
     ] = False,
-    through: Annotated[Through | None, option("Run rounds through a real intermediary.")] = None,
+    through: Annotated[
+        AuditedAggregation | None, option("Run rounds through a real intermediary.")
+    ] = None,
     samples: SamplesOption = None,
     seconds: SecondsOption = None,
     false_positive_rate: FalsePositiveOption = None,

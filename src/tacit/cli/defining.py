@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tacit.cli.operating import needs_live, print_lines, write_new
 from tacit.cli.options import Json, Whole, argument, interactive, option
-from tacit.cli.printing import print_json, sentence
+from tacit.cli.printing import print_json, print_sentence
 from tacit.errors import TacitError, one_of
 from tacit.trust import DEPLOYABLE, TrustModel
 
@@ -53,10 +53,10 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
+        from tacit.readers import checked
         from tacit.service import bootstrap, definition, definition_files, issuers, option_tables
         from tacit.service.context_entries import CONTEXTUAL, context_field
         from tacit.service.definition_rules import has_option
-        from tacit.service.readers import checked
         from tacit.terms import ROLES
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
@@ -113,12 +113,12 @@ def new(
     if as_json:
         print_json({"file": str(file)})
         return
-    sentence("written", str(file))
+    print_sentence("written", str(file))
     if card is None and helped:
-        sentence(
+        print_sentence(
             "next", "fill in [helper]: address and key are in the card of the helper's operator"
         )
-    sentence("next", f"edit it, then: tacit experiment check {file}")
+    print_sentence("next", f"edit it, then: tacit experiment check {file}")
 
 
 LONGEST = 3650
@@ -146,8 +146,10 @@ def check(
     with needs_live():
         from tacit.service import definition, definition_files
         from tacit.service import forecast as forecasting
+        from tacit.service.stated import stated_guarantee
     defined = definition_files.load(file)
-    guarantee = defined.experiment().guarantee
+    terms = forecasting.as_published(defined)
+    guarantee = stated_guarantee(terms, defined.experiment().guarantee)
     words = forecasting.explained(defined)
     doubts = list(forecasting.warnings(defined, datetime.now(UTC).date()))
     found = forecasting.forecast(defined, runs, interactive()) if forecast else None
@@ -166,8 +168,8 @@ def check(
         print("What to expect")
         print_lines(list(found.sentences()))
     for doubt in doubts:
-        sentence("warning", doubt)
-    sentence("next", f"tacit experiment create {file} --config coordinator/party.toml")
+        print_sentence("warning", doubt)
+    print_sentence("next", f"tacit experiment create {file} --config coordinator/party.toml")
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ regret.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +16,13 @@ import typer
 
 from tacit.cli.operating import needs_live
 from tacit.cli.options import CommandGroup, Json, Whole, option
-from tacit.cli.printing import print_json, sentence, table
+from tacit.cli.printing import print_json, print_sentence, print_table
 from tacit.errors import TacitError, integer, one_of
 from tacit.trust import DEPLOYABLE, TrustModel
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tacit.service.demo.play import DemoProgress, DemoSettings
 
 LEAST, MOST = 500, 1_000_000
@@ -38,7 +41,7 @@ def demo(
     keep: Keep = False,
     trust: Annotated[str, option(f"Trust model: {', '.join(DEPLOYABLE)}.")] = DEPLOYABLE[0].value,
     proofs: Annotated[
-        bool, option("Let reports prove that they are possible answers.", "--proofs")
+        bool, option("Reports carry range proofs: servers drop impossible answers.", "--proofs")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -68,15 +71,16 @@ def _play(settings: DemoSettings, out: Path, name: str, as_json: bool) -> None:
     files.probe(out)
     with ExitStack() as stack:
         with _progress(as_json) as watch:
+            stack.enter_context(_stopped_by_signal())
             shown = stack.enter_context(playing(settings, watch))
         page = out / name
-        with files.whole(page) as partial:
+        with files.atomic_file(page) as partial:
             partial.write_text(report.html(shown), encoding="utf-8")
         if as_json:
             print_json(shown.to_dict() | {"report": str(page)})
         else:
-            _say(shown)
-            sentence("report", str(page))
+            _print_result(shown)
+            print_sentence("report", str(page))
         if settings.keep:
             _wait(shown)
 
@@ -113,15 +117,15 @@ def _wait(shown: DemoProgress) -> None:
             time.sleep(1.0)
 
 
-def _say(shown: DemoProgress) -> None:
+def _print_result(shown: DemoProgress) -> None:
     from tacit.service.demo import report
 
     best, sure, promise = report.answer(shown)
-    sentence("which is best", best)
-    sentence("how sure", sure)
-    sentence("promised", promise)
+    print_sentence("which is best", best)
+    print_sentence("how sure", sure)
+    print_sentence("promised", promise)
     if shown.estimates["contexts"] is not None:
-        _say_segments(shown)
+        _print_segments(shown)
     rows: list[list[Any]] = [
         [
             one["option"],
@@ -135,14 +139,14 @@ def _say(shown: DemoProgress) -> None:
     ]
     heads = ["option", "answers", "mean", "95% interval", "best (about)", "verdict"]
     if rows:
-        table(shown.status["question"], heads, rows)
-    sentence("sent", " ".join(report.sent(shown)))
-    sentence("rejected", " ".join(report.refused(shown)))
+        print_table(shown.status["question"], heads, rows)
+    print_sentence("sent", " ".join(report.sent(shown)))
+    print_sentence("rejected", " ".join(report.refused(shown)))
     note = "everything ran here: this shows the protocol, not the separation of trust"
-    sentence("note", note)
+    print_sentence("note", note)
 
 
-def _say_segments(shown: DemoProgress) -> None:
+def _print_segments(shown: DemoProgress) -> None:
     """Which option for whom, as a table."""
     from tacit.service.pages.contexts import described, gained
 
@@ -156,9 +160,11 @@ def _say_segments(shown: DemoProgress) -> None:
         ]
         for one in shown.estimates["contexts"]["answers"]
     ]
-    table("which option for whom", ["segment", "option", "mean", "95% interval", "verdict"], rows)
+    print_table(
+        "which option for whom", ["segment", "option", "mean", "95% interval", "verdict"], rows
+    )
     for line in gained(shown.estimates["contexts"]["gains"]):
-        sentence("gain", line)
+        print_sentence("gain", line)
 
 
 @contextmanager
@@ -220,7 +226,7 @@ def noise(
     body.append(
         ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
     )
-    table(
+    print_table(
         f"noise in the mean (standard deviation), by participants; {demonstration.GUARANTEE}",
         ["trust model", *(f"{n:,}" for n in sizes)],
         body,
@@ -232,7 +238,7 @@ def noise(
     ]
     size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"
     title = f"regret on one problem, {size}"
-    table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
+    print_table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
     print(f"pictures: {noise} {regret}")
 
 
@@ -259,10 +265,10 @@ def silos(
     if pace is not None:
         integer("pace", pace, at_least=1)
     files.probe(out)
-    with _stages(as_json) as watch:
+    with _stopped_by_signal(), _stages(as_json) as watch:
         shown = play(seed, patients, pace, watch)
     page = out / "silos.html"
-    with files.whole(page) as partial:
+    with files.atomic_file(page) as partial:
         partial.write_text(report.page(shown), encoding="utf-8")
     result = shown.result
     if as_json:
@@ -278,7 +284,7 @@ def silos(
         }
         print_json(record)
         return
-    sentence("result", report.answer(shown))
+    print_sentence("result", report.answer(shown))
     rows: list[list[Any]] = [
         [silo.name, f"{own:.4f}", f"{home[1]:.4f}", f"{home[0]:.4f}", status["decisions"]]
         for silo, own, home, status in zip(
@@ -286,11 +292,15 @@ def silos(
         )
     ]
     heads = ["hospital", "alone", "alone, own patients", "shared, own patients", "patients"]
-    table("mean regret on held-out patients", heads, rows)
-    sentence("shared policy, on all", f"{result.shared:.4f}")
-    sentence("report", str(page))
-    sentence("case mix", f"{report.CASE_MIX}; where it treats all kinds, sharing may not help")
-    sentence("note", "all processes ran here: this shows the protocol, not the separation of trust")
+    print_table("mean regret on held-out patients", heads, rows)
+    print_sentence("shared policy, on all", f"{result.shared:.4f}")
+    print_sentence("report", str(page))
+    print_sentence(
+        "case mix", f"{report.CASE_MIX}; where it treats all kinds, sharing may not help"
+    )
+    print_sentence(
+        "note", "all processes ran here: this shows the protocol, not the separation of trust"
+    )
 
 
 @contextmanager
@@ -310,3 +320,17 @@ GROUPS = {
         demo.__doc__, {"contextual": contextual, "noise": noise, "silos": silos}, demo
     )
 }
+
+
+@contextmanager
+def _stopped_by_signal() -> Iterator[None]:
+    """Let SIGTERM end the demonstration as ^C does."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

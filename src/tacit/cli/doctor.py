@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli.operating import needs_live
 from tacit.cli.options import Json, argument, option
-from tacit.cli.printing import print_json, sentence, table
+from tacit.cli.printing import print_json, print_sentence, print_table
 from tacit.errors import TacitError
 
 
@@ -46,11 +46,11 @@ def doctor(
         print_json({"broken": broken, "warnings": doubtful, "findings": findings})
     else:
         rows = [[one.where, one.what, one.state, one.said] for one in found]
-        table("findings", ["where", "check", "state", "finding"], rows)
+        print_table("findings", ["where", "check", "state", "finding"], rows)
         for one in found:
             if one.fix and one.state != practice.OK:
-                sentence(f"{one.state}: {one.where}, {one.what}", one.fix)
-        sentence("total", f"{broken} broken, {doubtful} warnings, {len(found)} checks")
-        sentence("note", "exclude the key files of rounds from backups and snapshots")
+                print_sentence(f"{one.state}: {one.where}, {one.what}", one.fix)
+        print_sentence("total", f"{broken} broken, {doubtful} warnings, {len(found)} checks")
+        print_sentence("note", "exclude the key files of rounds from backups and snapshots")
     if broken:
         raise typer.Exit(1)

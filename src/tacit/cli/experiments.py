@@ -27,7 +27,7 @@ from tacit.cli.options import (
     interactive,
     option,
 )
-from tacit.cli.printing import count_of, no_more, print_json, sentence, table
+from tacit.cli.printing import count_of, no_more, print_json, print_sentence, print_table
 
 if TYPE_CHECKING:
     from tacit.studies.plan import Plan
@@ -81,16 +81,18 @@ def plan(
     """
     from tacit.simulation import files
     from tacit.studies import plan as planning
+    from tacit.studies import plan_pictures
+    from tacit.studies.plan_request import PlanRequest
 
     if out is not None:
         files.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    question = planning.PlanRequest.of(**vars(asked), algorithms=names, progress=interactive())
+    question = PlanRequest.of(**vars(asked), algorithms=names, progress=interactive())
     result = planning.answer(question)
-    picture = None if out is None else str(planning.draw(result, out / "plan.png"))
+    picture = None if out is None else str(plan_pictures.draw(result, out / "plan.png"))
     poisoning = None
     if out is not None and asked.poisoned:
-        poisoning = str(planning.draw_poisoning(question, result, out / "poisoning.png"))
+        poisoning = str(plan_pictures.draw_poisoning(question, result, out / "poisoning.png"))
     if as_json:
         costs = [cost.to_dict() for cost in result.costs]
         record: dict[str, Any] = {
@@ -104,16 +106,16 @@ def plan(
             record |= {"contextual_influence": [asdict(row) for row in result.contextual]}
         print_json(record)
         return
-    planned(result, asked.horizon)
+    print_plan(result, asked.horizon)
     if asked.poisoned:
-        influenced(result, asked.poisoned)
-    sentence("advice", result.recommendation)
+        print_influence(result, asked.poisoned)
+    print_sentence("advice", result.recommendation)
     for drawn in (picture, poisoning):
         if drawn is not None:
-            sentence("picture", drawn)
+            print_sentence("picture", drawn)
 
 
-def planned(result: Plan, horizon: int | None) -> None:
+def print_plan(result: Plan, horizon: int | None) -> None:
     """Print the rows of a plan, without columns that are empty in every row."""
     columns = {
         "participants": "to decide",
@@ -139,21 +141,22 @@ def planned(result: Plan, horizon: int | None) -> None:
         for cost in result.costs
     ]
     served = "" if horizon is None else f"; {horizon:,} served"
-    title = f"participants until nine of ten experiments are decided{served}"
-    table(title, ["algorithm" if several else "trust", *kept.values()], rows)
+    decided = "participants until nine of ten experiments are decided"
+    title = f"{decided if 'participants' in kept else 'simulated runs'}{served}"
+    print_table(title, ["algorithm" if several else "trust", *kept.values()], rows)
     for cost in result.costs:
         said = f"not available: {cost.infeasible}" if cost.infeasible else cost.guarantee
         said += f" Note: {cost.note}." if cost.note else ""
-        sentence(cost.algorithm if several else cost.trust, said)
+        print_sentence(cost.algorithm if several else cost.trust, said)
 
 
-def influenced(result: Plan, poisoned: float) -> None:
+def print_influence(result: Plan, poisoned: float) -> None:
     """Print the influence of corrupted participants under each trust model."""
     if result.contextual:
         measured = [list(asdict(row).values()) for row in result.contextual]
         headings = ["trust", "statistic", "one report counts for", "regret if honest"]
         headings += [f"regret with {poisoned:.2%} corrupted", "regret of the best single option"]
-        table("influence of corrupted participants, measured", headings, measured)
+        print_table("influence of corrupted participants, measured", headings, measured)
     if not result.influence:
         return
     rows = [
@@ -168,7 +171,7 @@ def influenced(result: Plan, poisoned: float) -> None:
     ]
     headings = ["trust", "one report shifts a sum by", f"{poisoned:.2%} corrupted shift a mean by"]
     headings += ["corrupted to change the winner", "share"]
-    table("influence of corrupted participants", headings, rows)
+    print_table("influence of corrupted participants", headings, rows)
 
 
 def reproduce(
@@ -246,7 +249,7 @@ def attack(
         written = [str(path) for path in pictures]
         print_json({"attack": asdict(outcome), "schedules": rows, "files": written})
         return
-    table(
+    print_table(
         f"adversary's success in {games:,} games; at most {outcome.limit:.3f} under "
         f"({outcome.epsilon:g}, {outcome.delta:g})-DP",
         ["view", "success rate", "epsilon at least"],
@@ -259,7 +262,7 @@ def attack(
             for name, label in attacks.SHOWN.items()
         ],
     )
-    table(
+    print_table(
         f"schedules, {count_of('run', runs, runs)}",
         ["schedule", "guarantee per participant", "synchronisations", "regret per round"],
         [
@@ -272,8 +275,8 @@ def attack(
             for one, row in zip(found, rows, strict=True)
         ],
     )
-    sentence("guarantee", str(found[-1].guarantee))
-    sentence("pictures", " ".join(map(str, pictures)))
+    print_sentence("guarantee", str(found[-1].guarantee))
+    print_sentence("pictures", " ".join(map(str, pictures)))
 
 
 def algorithms(as_json: Json = False) -> None:
@@ -287,7 +290,7 @@ def algorithms(as_json: Json = False) -> None:
     if as_json:
         print_json({"algorithms": entries})
         return
-    table(
+    print_table(
         "algorithms",
         ["name", "family", "paper", "trust model", "guarantee", "deployable"],
         [list(entry.values()) for entry in entries],

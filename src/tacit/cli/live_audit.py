@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.operating import TokenFile, Url, guarded, listening, needs_live, operated
+from tacit.cli.operating import (
+    TokenFile,
+    Url,
+    check_token_address,
+    local_url,
+    needs_live,
+    party_client,
+)
 from tacit.cli.options import Whole, option
-from tacit.cli.printing import sentence, show
+from tacit.cli.printing import print_sentence, show
 from tacit.errors import TacitError, one_of
 from tacit.trust import DEPLOYABLE, TrustModel
 
 if TYPE_CHECKING:
-    from tacit.service.admin import Operated
+    from tacit.service.admin import PartyClient
     from tacit.service.audit.counterpart import KeyedParty
     from tacit.service.audit.deployment import AuditProgress, DeploymentAudit
 
@@ -97,7 +104,7 @@ def audit_live(
 
 def _parties(
     asked: LiveAuditOptions, trust: TrustModel, stack: ExitStack
-) -> tuple[str, Operated, KeyedParty | None]:
+) -> tuple[str, PartyClient, KeyedParty | None]:
     """The role of the audited party, the coordinator and the helper of the audit."""
     from tacit.service.audit.counterpart import KeyedParty, counterpart
     from tacit.service.config import load
@@ -111,10 +118,12 @@ def _parties(
     if config is not None and config.role == "helper":
         if not helped:
             raise TacitError(f"trust is {trust.value}, which has no helper: audit the coordinator")
-        mine = KeyedParty.of(config, guarded(asked.url) if asked.url else listening(config))
+        mine = KeyedParty.of(
+            config, check_token_address(asked.url) if asked.url else local_url(config)
+        )
         own = stack.enter_context(counterpart("coordinator", directory, listen, asked.address))
         return config.role, own.operated, mine
-    party = operated(asked.config, asked.url, asked.token_file)
+    party = party_client(asked.config, asked.url, asked.token_file)
     if not party.token:
         raise TacitError(
             "the admin token is missing: give --config, --token-file, or TACIT_ADMIN_TOKEN"
@@ -161,7 +170,7 @@ def _print(found: DeploymentAudit, trust: TrustModel, role: str, as_json: bool) 
         record |= {"compared": CONTRIBUTIONS[trust].format(role=role), "note": NOTE}
     show(record, f"audit of a deployed {role}", as_json, shown=("halved_noise_found_with",))
     if not as_json:
-        sentence("compared", CONTRIBUTIONS[trust].format(role=role))
-        sentence("note", NOTE)
+        print_sentence("compared", CONTRIBUTIONS[trust].format(role=role))
+        print_sentence("note", NOTE)
     if not found.passed:
         raise typer.Exit(1)

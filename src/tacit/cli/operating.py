@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.printing import sentence, width
+from tacit.cli.printing import print_sentence, width
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.service.admin import Operated, Published
+    from tacit.service.admin import PartyClient, Published
     from tacit.service.config import PartyConfig
 
 Config = Annotated[
@@ -53,7 +53,7 @@ def needs_live() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedExperiment:
     """The selected experiment and its coordinator."""
 
     experiment: Which = None
@@ -68,19 +68,21 @@ class Chosen:
         words = [f" {how}{shlex.quote(str(said))}" for how, said in named.items() if said]
         return "".join(words)
 
-    def found(self) -> tuple[Operated, str]:
+    def found(self) -> tuple[PartyClient, str]:
         """The coordinator, and the digest of the experiment."""
-        party = operated(self.config, self.url, self.token_file)
+        party = party_client(self.config, self.url, self.token_file)
         return party, party.experiment(self.experiment)
 
 
-def operated(config: Path | None, url: str | None, token_file: Path | None) -> Operated:
+def party_client(config: Path | None, url: str | None, token_file: Path | None) -> PartyClient:
     """The coordinator, with the admin token from the configuration, a file or the environment."""
     with needs_live():
-        from tacit.service.admin import Operated
+        from tacit.service.admin import PartyClient
     if config is not None:
-        settings = configured(config, "coordinator")
-        return Operated(guarded(url) if url else listening(settings), settings.admin_token)
+        settings = load_config(config, "coordinator")
+        return PartyClient(
+            check_token_address(url) if url else local_url(settings), settings.admin_token
+        )
     token = os.environ.get("TACIT_ADMIN_TOKEN", "")
     if token_file is not None:
         token = _secret(token_file)
@@ -89,16 +91,16 @@ def operated(config: Path | None, url: str | None, token_file: Path | None) -> O
             "--config is missing: give --config coordinator/party.toml, or --url with the admin "
             "token in TACIT_ADMIN_TOKEN"
         )
-    return Operated(guarded(url) if token else url.rstrip("/"), token)
+    return PartyClient(check_token_address(url) if token else url.rstrip("/"), token)
 
 
-def guarded(url: str) -> str:
+def check_token_address(url: str) -> str:
     """An address to which the admin token is sent; warns if it is sent unencrypted over a
     network.
     """
-    from tacit.client.loopback import on_this_machine
+    from tacit.client.loopback import is_loopback
 
-    if url.lower().startswith("http://") and not on_this_machine(url):
+    if url.lower().startswith("http://") and not is_loopback(url):
         typer.echo(f"tacit: {url} sends the admin token unencrypted: use https://", err=True)
     return url.rstrip("/")
 
@@ -109,7 +111,7 @@ def _secret(file: Path) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
-def configured(config: Path, role: str) -> PartyConfig:
+def load_config(config: Path, role: str) -> PartyConfig:
     """Load the configuration of a party of this role."""
     with needs_live():
         from tacit.service.config import load
@@ -121,14 +123,14 @@ def configured(config: Path, role: str) -> PartyConfig:
     return settings
 
 
-def listening(settings: PartyConfig) -> str:
+def local_url(settings: PartyConfig) -> str:
     """The address at which a process of this machine reaches the party."""
     host, port = settings.listen
     near = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{near}:{port}"
 
 
-def agreed(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Ask for confirmation; False without a terminal."""
     if not sys.stdin.isatty():
         return False
@@ -164,7 +166,7 @@ def keys_of(published: Published) -> dict[str, Any]:
     }
 
 
-def say_keys(published: Published) -> None:
+def print_keys(published: Published) -> None:
     """Print the fingerprints of both keys."""
     for role, digits in published.fingerprints.items():
-        sentence(f"{role}'s key", digits)
+        print_sentence(f"{role}'s key", digits)

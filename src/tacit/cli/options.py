@@ -191,7 +191,7 @@ class OfAlgorithm(TyperCommand):
 
     def _of(self, entry: registry.Algorithm) -> Iterator[Any]:
         every = {name for one in algorithms().values() for name in one.problem.options()}
-        declared, usual = entry.problem.options(), entry.ask({}).values()
+        declared, usual = entry.problem.options(), entry.make_problem({}).values()
         others = every
         if entry.family != "arms":
             others |= ARMS_ONLY - ALSO.get(entry.family, set())
@@ -264,7 +264,7 @@ class OwnData:
         return read_replay(self.replay)
 
 
-def asks(command: Callable[..., None]) -> Callable[..., None]:
+def with_problem_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of `OwnData` and of all problems to a command that takes `**options`."""
     parts = (inspect.signature(part, eval_str=True).parameters for part in (command, OwnData))
     own = [p for part in parts for p in part.values() if p.kind is not p.VAR_KEYWORD]
@@ -305,7 +305,7 @@ def _taking(
     return command
 
 
-def said(options: dict[str, Any]) -> dict[str, Any]:
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 

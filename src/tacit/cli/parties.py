@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli.operating import (
     Url,
-    agreed,
-    configured,
-    guarded,
+    check_token_address,
+    confirm,
     keys_of,
-    listening,
+    load_config,
+    local_url,
     needs_live,
+    print_keys,
     print_lines,
-    say_keys,
     write_new,
 )
 from tacit.cli.options import Json, Whole, argument, option
-from tacit.cli.printing import print_json, sentence
+from tacit.cli.printing import print_json, print_sentence
 from tacit.cli.serving import ServerRole
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.privacy import Guarantee
     from tacit.service.admin import Published
     from tacit.service.bootstrap import Card
-    from tacit.terms import Terms
 
 
 # Terms
@@ -45,9 +43,10 @@ def show(
     published = _published(source)
     published.check()
     if as_json:
+        from tacit.service.stated import stated_guarantee
         from tacit.terms import in_words
 
-        words, guarantee = in_words(published.terms), _guarantee(published.terms)
+        words, guarantee = in_words(published.terms), stated_guarantee(published.terms)
         record = {
             "digest": published.terms.digest.hex(),
             "signed": published.signed,
@@ -58,30 +57,7 @@ def show(
         }
         print_json(record)
         return
-    _say_terms(published)
-
-
-def _guarantee(terms: Terms) -> Guarantee | None:
-    """The guarantee in the terms; None for rehearsals, whose noise is not verified."""
-    from tacit.assumptions import RangeProofs
-    from tacit.privacy import ApproximateDP, PureDP
-    from tacit.terms import REHEARSED
-
-    if terms.noise.distribution == REHEARSED:
-        return None
-    promise = terms.promise
-    about: dict[str, Any] = {
-        "view": terms.view,
-        "participations": promise.participations,
-        "assumptions": terms.assumptions,
-    }
-    epsilon: Any = promise.epsilon  # a fraction; rounded when printed
-    guarantee: Guarantee = (
-        ApproximateDP(float(epsilon), float(promise.delta), **about)
-        if promise.delta
-        else PureDP(epsilon, **about)
-    )
-    return guarantee.given(RangeProofs()) if terms.proofs else guarantee
+    _print_terms(published)
 
 
 def sign(
@@ -103,9 +79,9 @@ def sign(
     """
     with needs_live():
         from tacit.records import RecordDirectory
-        from tacit.service.admin import Operated, Published
+        from tacit.service.admin import PartyClient, Published
         from tacit.terms import approve_successor, check_live, cosign
-    settings = configured(config, "helper")
+    settings = load_config(config, "helper")
     published = _published(source)
     terms = published.terms
     check_live(terms)
@@ -116,11 +92,13 @@ def sign(
             f"{settings.address}: correct one of the two"
         )
     if not as_json:
-        _say_terms(published)
-    if not (yes or agreed("Sign these terms?")):
+        _print_terms(published)
+    if not (yes or confirm("Sign these terms?")):
         raise TacitError("the terms were not signed: answer yes, or give --yes")
-    coordinator = Operated(_base(source))
-    helper = Operated(guarded(url) if url else listening(settings), settings.admin_token)
+    coordinator = PartyClient(_base(source))
+    helper = PartyClient(
+        check_token_address(url) if url else local_url(settings), settings.admin_token
+    )
     signature = cosign(terms, key)
     both = (published.signatures[0], signature)
     Published(terms, both).check()
@@ -143,15 +121,15 @@ def sign(
     if as_json:
         print_json({"digest": digest, "signature": signature.hex(), "state": state})
         return
-    sentence("signed", f"by the helper; the experiment is {state}")
+    print_sentence("signed", f"by the helper; the experiment is {state}")
 
 
 def _published(source: str) -> Published:
     with needs_live():
-        from tacit.service.admin import Operated, Published
+        from tacit.service.admin import PartyClient, Published
         from tacit.terms import Terms
     if "://" in source:
-        party = Operated(_base(source))
+        party = PartyClient(_base(source))
         return party.terms(party.experiment(_named(source)))
     try:
         return Published(Terms.decode(Path(source).read_bytes().strip()), ())
@@ -170,15 +148,15 @@ def _named(source: str) -> str | None:
     return source.partition("/experiments/")[2].partition("/")[0] or None
 
 
-def _say_terms(published: Published) -> None:
+def _print_terms(published: Published) -> None:
     from tacit.terms import in_words
 
     print("The terms")
     print_lines(in_words(published.terms))
-    sentence("digest", published.terms.digest.hex())
-    say_keys(published)
+    print_sentence("digest", published.terms.digest.hex())
+    print_keys(published)
     state = f" ({published.state})" if published.state else ""
-    sentence(
+    print_sentence(
         "signed", f"{'by both parties' if published.signed else 'not by both parties yet'}{state}"
     )
 
@@ -203,18 +181,20 @@ def found(
         from tacit.service import bootstrap
     card = bootstrap.create_party(role.value, directory, address, listen)
     config = directory / "party.toml"
-    commands = _next(card, config)
+    commands = _next_commands(card, config)
     if as_json:
         print_json(_card(card) | {"config": str(config), "next": commands})
         return
-    sentence("created", f"{config}, with its key, lock and admin token beside it")
-    _say_card(card, directory)
-    sentence("next", "run these; the first keeps running, so use another terminal for the others:")
+    print_sentence("created", f"{config}, with its key, lock and admin token beside it")
+    _print_card(card, directory)
+    print_sentence(
+        "next", "run these; the first keeps running, so use another terminal for the others:"
+    )
     for one in commands:
         print(f"  {one}")
 
 
-def _next(card: Card, config: Path) -> list[str]:
+def _next_commands(card: Card, config: Path) -> list[str]:
     """The next three commands of the operator of a new party."""
     serve = f"tacit serve {card.role} --config {config}"
     if card.role == "helper":
@@ -233,10 +213,10 @@ def _card(card: Card) -> dict[str, str]:
     return {"role": card.role, "address": card.address, **key}
 
 
-def _say_card(card: Card, directory: Path) -> None:
+def _print_card(card: Card, directory: Path) -> None:
     for name in ("address", "key", "fingerprint"):
-        sentence(name, _card(card)[name])
-    sentence("for the other operator", str(directory / "card.toml"))
+        print_sentence(name, _card(card)[name])
+    print_sentence("for the other operator", str(directory / "card.toml"))
 
 
 def rotate(
@@ -254,9 +234,11 @@ def rotate(
     if as_json:
         print_json(_card(card) | {"kept": str(kept)})
         return
-    _say_card(card, config.parent)
-    sentence("old key kept", f"{kept}, for experiments whose terms name it")
-    sentence("next", f"restart the {card.role}, and publish successor terms that name this key")
+    _print_card(card, config.parent)
+    print_sentence("old key kept", f"{kept}, for experiments whose terms name it")
+    print_sentence(
+        "next", f"restart the {card.role}, and publish successor terms that name this key"
+    )
 
 
 def make(
@@ -280,16 +262,16 @@ def make(
     """
     with needs_live():
         from tacit.service import invitations, issuers
-        from tacit.service.admin import Operated
+        from tacit.service.admin import PartyClient
         from tacit.service.config import load
     settings = load(config) if issuer is None else None
-    own = listening(settings) if settings is not None and settings.role == "coordinator" else None
+    own = local_url(settings) if settings is not None and settings.role == "coordinator" else None
     if url is None and own is None:
         raise TacitError(
             f"{issuer or config} is not the coordinator's: give the coordinator's address with "
             "--url"
         )
-    party = Operated(url or own or "")
+    party = PartyClient(url or own or "")
     terms = party.terms(party.experiment(experiment)).terms
     if terms.admission != "invitation":
         raise TacitError(
@@ -309,7 +291,7 @@ def make(
     elif out is None:
         print("\n".join(made))
     else:
-        sentence("written", f"{count} invitations to {out} (mode 600)")
+        print_sentence("written", f"{count} invitations to {out} (mode 600)")
 
 
 def issue(
@@ -328,10 +310,10 @@ def issue(
     if as_json:
         print_json({"key": key.hex(), "fingerprint": fingerprint(key), "card": str(card)})
         return
-    sentence("key", key.hex())
-    sentence("fingerprint", fingerprint(key))
-    sentence("for the coordinator's operator", str(card))
-    sentence(
+    print_sentence("key", key.hex())
+    print_sentence("fingerprint", fingerprint(key))
+    print_sentence("for the coordinator's operator", str(card))
+    print_sentence(
         "next",
         f"once they have published: tacit invitations make 100 --issuer {directory} --url "
         "https://coordinator.example --out invitations.txt",

@@ -44,9 +44,9 @@ def show(
         if value is not None
     }
     long = {key: value for key, value in known.items() if is_long(value)}
-    table(title, None, [[key, value] for key, value in known.items() if key not in long])
+    print_table(title, None, [[key, value] for key, value in known.items() if key not in long])
     for key, value in long.items():
-        sentence(key, value)
+        print_sentence(key, value)
 
 
 def print_json(record: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ def harmless(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
 
 
-def sentence(label: str, text: str) -> None:
+def print_sentence(label: str, text: str) -> None:
     """Print a labelled sentence, wrapped."""
     wrapped = textwrap.fill(
         harmless(f"{label}: {text}"),
@@ -96,7 +96,7 @@ def sentence(label: str, text: str) -> None:
     print(wrapped)
 
 
-def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None:
+def print_table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None:
     """Print a table with numbers right-aligned.
 
     Text folds between words, and within them only if nothing else fits.
@@ -108,7 +108,7 @@ def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None
 
     console = Console(width=width(), highlight=False)
     heads = headings or ["", ""]
-    cells = [[cell(value) for value in row] for row in rows]
+    cells = [[format_cell(value) for value in row] for row in rows]
     columns = [[row[index] for row in cells] for index in range(len(heads))]
     numeric = [
         all(isinstance(row[index], (int, float)) or row[index] is None for row in rows)
@@ -122,7 +122,7 @@ def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None
     ]
     drawn = Table(show_header=headings is not None, box=box.SIMPLE, pad_edge=False, show_edge=False)
     room = console.width - GAP * (len(heads) - 1)
-    for heading, size, right in zip(heads, shared(least, most, room), numeric, strict=True):
+    for heading, size, right in zip(heads, column_widths(least, most, room), numeric, strict=True):
         side: Any = "right" if headings is not None and right else "left"
         drawn.add_column(Text(heading), justify=side, overflow="fold", width=size)
     for row in cells:
@@ -132,12 +132,12 @@ def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None
     print()
 
 
-def shared(least: list[int], most: list[int], room: int) -> list[int]:
+def column_widths(least: list[int], most: list[int], room: int) -> list[int]:
     """Widths of columns: each gets its minimum, then the narrowest get the rest.
 
     If the minimums do not fit, the widest columns shrink.
 
-    >>> shared([4, 4], [4, 30], 20), shared([12, 4], [12, 4], 10)
+    >>> column_widths([4, 4], [4, 30], 20), column_widths([12, 4], [12, 4], 10)
     ([4, 16], [6, 4])
     """
     widths = list(least)
@@ -149,10 +149,10 @@ def shared(least: list[int], most: list[int], room: int) -> list[int]:
     return widths
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Format a value for a table.
 
-    >>> [cell(value) for value in (None, True, 1234567, 12345.6, 0.123456, 1e-6, math.inf)]
+    >>> [format_cell(value) for value in (None, True, 1234567, 12345.6, 0.123456, 1e-6, math.inf)]
     ['–', 'yes', '1,234,567', '12,346', '0.1235', '1e-6', '∞']
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -174,7 +174,7 @@ def no_less(value: float) -> str:
     ('1.001', '1e-5', '∞')
     """
     shown = re.sub(r"e([+-])0*", _power, up(value))
-    return shown if math.isfinite(value) else cell(value)
+    return shown if math.isfinite(value) else format_cell(value)
 
 
 def no_more(value: float) -> str:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli.defining import File
 from tacit.cli.operating import (
-    Chosen,
     Config,
+    SelectedExperiment,
     TokenFile,
     Url,
-    agreed,
     check_new,
+    confirm,
     keys_of,
     needs_live,
-    operated,
-    say_keys,
+    party_client,
+    print_keys,
     write_new,
 )
 from tacit.cli.options import Json, argument, grouped, option
-from tacit.cli.printing import print_json, sentence, table
+from tacit.cli.printing import print_json, print_sentence, print_table
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def create(
         from tacit.service import definition_files
     text = definition_files.whole_text(file)
     defined = definition_files.parse(text)
-    party = operated(config, url, token_file)
+    party = party_client(config, url, token_file)
     if app is not None:
         check_new(app)
     if defined.succeeds:
@@ -72,24 +72,24 @@ def create(
     where = f"{coordinator.address}/experiments/{made['digest']}"
     command = f"tacit terms cosign {where} --config helper/party.toml"
     if app is not None:
-        write_new(app, json.dumps(_pins(published), indent=2) + "\n")
+        write_new(app, json.dumps(_app_configuration(published), indent=2) + "\n")
     if as_json:
         then = {"next": command} if helpers else {}
         print_json({"digest": made["digest"], **keys_of(published), **then})
         return
     before = " earlier" if helpers and published.signed else ""
-    sentence(f"published{before}", f"{published.terms.question} ({published.state})")
-    sentence("digest", made["digest"])
-    say_keys(published)
+    print_sentence(f"published{before}", f"{published.terms.question} ({published.state})")
+    print_sentence("digest", made["digest"])
+    print_keys(published)
     if before:
         return
     for helper in helpers:
         request = f"the operator of the helper at {helper.address} reads the terms and signs:"
-        sentence("next", request)
+        print_sentence("next", request)
         print(f"  {command}")
 
 
-def _pins(published: Published) -> dict[str, Any]:
+def _app_configuration(published: Published) -> dict[str, Any]:
     """Configuration to build into an app: the experiment, the coordinator's address, and
     both keys.
     """
@@ -107,15 +107,17 @@ def listing(
 
     Example: tacit experiment list --config coordinator/party.toml
     """
-    known = operated(config, url, token_file).experiments()
+    known = party_client(config, url, token_file).experiments()
     if as_json:
         print_json({"experiments": known})
         return
     rows = [[one["digest"][:12], one["state"], one["question"]] for one in known]
-    table("experiments", ["digest", "state", "question"], rows)
+    print_table("experiments", ["digest", "state", "question"], rows)
 
 
-def _tell(what: str, which: Chosen, as_json: bool, say: Callable[[Any], None]) -> None:
+def _print_answer(
+    what: str, which: SelectedExperiment, as_json: bool, say: Callable[[Any], None]
+) -> None:
     """Print the coordinator's answer about an experiment, as JSON or in words."""
     party, digest = which.found()
     said = party.get(f"/experiments/{digest}/{what}")
@@ -126,25 +128,25 @@ def _tell(what: str, which: Chosen, as_json: bool, say: Callable[[Any], None]) -
 
 
 @grouped
-def status(which: Chosen, as_json: Json = False) -> None:
+def status(which: SelectedExperiment, as_json: Json = False) -> None:
     """Show the state, the participants and the rounds of an experiment.
 
     Example: tacit experiment status --config coordinator/party.toml
     """
-    _tell("status", which, as_json, lambda said: _say_status(said, which))
+    _print_answer("status", which, as_json, lambda said: _print_status(said, which))
 
 
-def _say_status(said: dict[str, Any], which: Chosen) -> None:
+def _print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
     """Print the state of an experiment and its rounds."""
     people = said["people"]
-    sentence("experiment", f"{said['question']} ({said['state']})")
-    sentence("digest", said["digest"])
+    print_sentence("experiment", f"{said['question']} ({said['state']})")
+    print_sentence("digest", said["digest"])
     if said["ended"]:
         from tacit.service.pages.sentences import ENDINGS
 
-        sentence("why it ended", ENDINGS.get(said["ended"], said["ended"]))
+        print_sentence("why it ended", ENDINGS.get(said["ended"], said["ended"]))
     planned = f"; {people['planned']:,} planned" if people["planned"] < UNBOUNDED else ""
-    sentence(
+    print_sentence(
         "participants",
         f"{people['asked']:,} got a slot, {people['reported']:,} reports are in released sums, "
         f"{people['served']:,} requests found no slot{planned}",
@@ -152,7 +154,7 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
     from tacit.service.pages.contexts import BY_DEVICE, SEVERAL
 
     if said["contexts"] is not None:
-        _say_contexts(said["contexts"])
+        _print_contexts(said["contexts"])
     for row in said["rounds"]:
         row["option"] = row["option"] or (SEVERAL if said["linear"] else BY_DEVICE)
     rounds = [
@@ -169,9 +171,9 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
     ]
     print()
     heads = ["round", "option", "stage", "slots", "assigned", "reports", "closes (UTC)"]
-    table(f"last rounds, of {len(said['rounds'])}", heads, rounds)
+    print_table(f"last rounds, of {len(said['rounds'])}", heads, rounds)
     command = _NEXT.get(said["state"], "tacit experiment estimates")
-    sentence("next", command if said["state"] == "unsigned" else f"{command}{which}")
+    print_sentence("next", command if said["state"] == "unsigned" else f"{command}{which}")
 
 
 ENDED = ("stopped", "finished")
@@ -189,24 +191,24 @@ def _moment(seconds: int) -> str | None:
 
 
 @grouped
-def estimates(which: Chosen, as_json: Json = False) -> None:
+def estimates(which: SelectedExperiment, as_json: Json = False) -> None:
     """Show the arm summary: which option is best, and how sure. It costs no privacy budget.
 
     Example: tacit experiment estimates --config coordinator/party.toml
     """
-    _tell("estimates", which, as_json, _say_estimates)
+    _print_answer("estimates", which, as_json, _print_estimates)
 
 
-def _say_contexts(said: dict[str, Any]) -> None:
+def _print_contexts(said: dict[str, Any]) -> None:
     """Which option for whom, and how sure."""
     from tacit.service.pages import contexts
 
     answers = said["answers"]
     if not answers:
-        sentence("which option for whom", "nothing is known yet: no round has been released")
+        print_sentence("which option for whom", "nothing is known yet: no round has been released")
         return
-    sentence("which option for whom", contexts.whom(answers))
-    sentence("how sure", contexts.sure(answers))
+    print_sentence("which option for whom", contexts.whom(answers))
+    print_sentence("how sure", contexts.sure(answers))
     rows = [
         [
             contexts.described(one["context"]),
@@ -217,15 +219,15 @@ def _say_contexts(said: dict[str, Any]) -> None:
         ]
         for one in answers
     ]
-    table("segments", ["segment", "option", "mean", "95% sure", "decision"], rows)
+    print_table("segments", ["segment", "option", "mean", "95% sure", "decision"], rows)
     for line in contexts.gained(said["gains"]):
-        sentence("gain", line)
+        print_sentence("gain", line)
 
 
-def _say_estimates(said: dict[str, Any]) -> None:
+def _print_estimates(said: dict[str, Any]) -> None:
     """Print the estimates of an experiment."""
     if said["contexts"] is not None:
-        _say_contexts(said["contexts"])
+        _print_contexts(said["contexts"])
         if not said["options"]:
             return
     sure = f"{said['level']:.0%}"
@@ -244,20 +246,20 @@ def _say_estimates(said: dict[str, Any]) -> None:
     kept = [k for k in range(len(columns)) if any(row[k] is not None for row in rows)]
     heads = list(columns)
     title = "arm summary" if said["contexts"] is None else "one option for everybody (slice)"
-    table(title, [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
+    print_table(title, [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
     for row in said["options"]:
         if row["paused"]:
-            sentence(f"{row['option']} is paused", row["paused"])
+            print_sentence(f"{row['option']} is paused", row["paused"])
     if any(row["lift_low"] is not None and row["lift_high"] is None for row in said["options"]):
-        sentence(
+        print_sentence(
             NO_LIMIT,
             "with both options uncertain, the control's mean may still be 0, so a lift over it may "
             "be of any size",
         )
     if said["contexts"] is None:
-        sentence("which is best", verdict(said))
+        print_sentence("which is best", verdict(said))
     if said["sample_ratio"]["mismatch"]:
-        sentence(
+        print_sentence(
             "warning",
             f"sample ratio mismatch (p = {said['sample_ratio']['p']:.2g}): options lose different "
             "shares of reports; check why devices fail to report",
@@ -299,37 +301,37 @@ def _lifts(low: float | None, high: float | None) -> str | None:
 
 
 @grouped
-def pause(which: Chosen, as_json: Json = False) -> None:
+def pause(which: SelectedExperiment, as_json: Json = False) -> None:
     """Assign no more slots; participants who have one still report. See: resume."""
     _change("pause", which, as_json)
 
 
 @grouped
-def resume(which: Chosen, as_json: Json = False) -> None:
-    """Assign slots again after a pause."""
+def resume(which: SelectedExperiment, as_json: Json = False) -> None:
+    """Assign slots again after a pause, or after a wrong clock had passed the last day."""
     _change("resume", which, as_json)
 
 
 @grouped
 def stop(
-    which: Chosen,
+    which: SelectedExperiment,
     yes: Annotated[bool, option("Stop without asking for confirmation.", "--yes")] = False,
     as_json: Json = False,
 ) -> None:
     """End an experiment for good; rounds in progress are finished."""
-    if not (yes or agreed("Stop this experiment for good?")):
+    if not (yes or confirm("Stop this experiment for good?")):
         raise TacitError("the experiment was not stopped: answer yes, or give --yes")
     _change("stop", which, as_json)
 
 
-def _change(name: str, which: Chosen, as_json: bool) -> None:
+def _change(name: str, which: SelectedExperiment, as_json: bool) -> None:
     party, digest = which.found()
     party.post(f"/experiments/{digest}/{name}")
     state = party.terms(digest).state
     if as_json:
         print_json({"digest": digest, "state": state})
         return
-    sentence("now", f"{digest[:12]} is {state}")
+    print_sentence("now", f"{digest[:12]} is {state}")
 
 
 @grouped
@@ -337,7 +339,7 @@ def export(
     file: Annotated[
         Path, argument("New file: .json for everything, .csv for every round and option.")
     ],
-    which: Chosen,
+    which: SelectedExperiment,
     as_json: Json = False,
 ) -> None:
     """Export an experiment to a file: everything (JSON), or every option after every round (CSV).
@@ -356,4 +358,4 @@ def export(
     if as_json:
         print_json({"digest": digest, "file": str(file)})
         return
-    sentence("written", str(file))
+    print_sentence("written", str(file))

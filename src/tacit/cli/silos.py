@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.operating import agreed, check_new, needs_live, print_lines
+from tacit.cli.operating import check_new, confirm, needs_live, print_lines
 from tacit.cli.options import CommandGroup, Json, argument, option
-from tacit.cli.printing import print_json, sentence, show
+from tacit.cli.printing import print_json, print_sentence, show
 from tacit.errors import InvalidFile, TacitError
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def new_silo(
     }
     show(made, "created", as_json)
     if not as_json:
-        sentence("next", f"send {directory / 'card.toml'} to the coordinator, who writes the terms")
+        print_sentence(
+            "next", f"send {directory / 'card.toml'} to the coordinator, who writes the terms"
+        )
 
 
 def check_silo(
@@ -93,15 +95,15 @@ def check_silo(
         print_json(facts(terms, number) | {"signed": sorted(signed), "evaluations": costs})
     else:
         print_lines([*explain(terms, number), evaluations_of(besides)])
-        sentence("signed by", ", ".join(sorted(signed)) or "nobody yet")
+        print_sentence("signed by", ", ".join(sorted(signed)) or "nobody yet")
     if not sign or settings.name in signed:
         return
-    if not (yes or agreed("Sign these terms?")):
+    if not (yes or confirm("Sign these terms?")):
         raise TacitError("the terms are not signed: read them, then give --sign --yes")
     signed[settings.name] = sign_federation(terms, config.load_key(path, settings))
     file.write_text(write_federation(terms, signed), encoding="utf-8")
     if not as_json:
-        sentence("signed", f"{file}; send it to the coordinator")
+        print_sentence("signed", f"{file}; send it to the coordinator")
 
 
 def serve_silo(path: SiloFile = SILO_FILE) -> None:
@@ -196,7 +198,7 @@ def new_federation(
     show(made, "created", as_json)
     if not as_json:
         file = directory / "federation.toml"
-        sentence("next", f"edit it, then each silo: tacit silo new NAME --like {file}")
+        print_sentence("next", f"edit it, then each silo: tacit silo new NAME --like {file}")
 
 
 def make_terms(
@@ -220,7 +222,7 @@ def make_terms(
     show(_summary(terms) | {"file": str(file)}, "terms", as_json)
     if not as_json:
         sign = "tacit silo check silo.toml --sign"
-        sentence("next", f"send {file} to every silo, which signs: {sign}")
+        print_sentence("next", f"send {file} to every silo, which signs: {sign}")
 
 
 def join_signatures(
@@ -247,7 +249,7 @@ def join_signatures(
     file.write_text(whole, encoding="utf-8")
     show(_summary(terms) | {"signed": f"by all {len(signed)} parties"}, "terms", as_json)
     if not as_json:
-        sentence("next", f"send {file} to every silo, which starts: tacit silo serve")
+        print_sentence("next", f"send {file} to every silo, which starts: tacit silo serve")
 
 
 def rehearse(
@@ -330,7 +332,7 @@ def request_evaluation(
     budget. The same request again prints the result and costs nothing.
     """
     with needs_live():
-        from tacit.service.readers import checked, fraction
+        from tacit.readers import checked, fraction
         from tacit.silos.evaluation import EvaluationRequest
         from tacit.silos.evaluation_files import result_of
     asked = EvaluationRequest(

@@ -22,13 +22,21 @@ from tacit.cli.options import (
     Resume,
     Runs,
     Seed,
-    asks,
+    given_options,
     interactive,
     option,
-    said,
     warnings,
+    with_problem_options,
 )
-from tacit.cli.printing import INTERRUPTED, cell, count_of, no_less, print_json, sentence, table
+from tacit.cli.printing import (
+    INTERRUPTED,
+    count_of,
+    format_cell,
+    no_less,
+    print_json,
+    print_sentence,
+    print_table,
+)
 from tacit.errors import TacitError
 from tacit.rounding import up
 
@@ -39,7 +47,7 @@ MOST_ANSWERS = 20  # rows of a table
 ROUNDED_UP = ("epsilon", "delta")  # numbers of guarantees
 
 
-@asks
+@with_problem_options
 def simulate(
     algorithm: Algorithm,
     runs: Runs = 20,
@@ -71,18 +79,18 @@ def simulate(
 
     tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000
     """
-    own_data, entry, given = OwnData.taken(options), lookup(algorithm), said(options)
+    own_data, entry, given = OwnData.taken(options), lookup(algorithm), given_options(options)
     if resume and out is None:
         raise TacitError("--resume continues the log in --out: give the directory")
     check_together(given)
-    problem = entry.ask(given)  # reject bad options before anything is loaded or read
+    problem = entry.make_problem(given)  # reject bad options before anything is loaded or read
     environment = own_data.environment(entry.family)
     from tacit.simulation import files, study
 
     if out is not None:
         files.probe(out)
     if environment is not None:
-        problem = entry.ask(study.asked(entry, environment, given))
+        problem = entry.make_problem(study.complete_options(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
     flags: dict[str, Any] = {"until_decided": until_decided, "poisoned": poisoned}
     how = study.RunConfig(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
@@ -93,7 +101,7 @@ def simulate(
     report(result, environment, as_json, out)
 
 
-@asks
+@with_problem_options
 def compare(
     algorithms: Annotated[
         str, option("Names, comma-separated; see: tacit algorithms.")
@@ -111,7 +119,7 @@ def compare(
 
     Example: tacit compare --algorithms private-med,dist-dp-se,ldp-se --epsilon 1
     """
-    own_data, given = OwnData.taken(options), said(options)
+    own_data, given = OwnData.taken(options), given_options(options)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     entries = [lookup(name) for name in names]
     families = sorted({entry.family for entry in entries})
@@ -132,20 +140,20 @@ def compare(
 
 def summarised(result: Result) -> dict[str, Any]:
     """The summary of a result that `--json` prints."""
-    stated = result.as_json() or {}
+    stated = result.guarantee_json() or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
-    from tacit.simulation.study import restated
+    from tacit.simulation.study import in_theorem_form
 
     found = warnings(stated.get("epsilon"), stated.get("delta"), clipped)
     cautions = lookup(result.algorithm).cautions
     chosen = [cautions.get(result.configuration.get(name, "")) for name in ("constants", "mode")]
     found += [f"{result.algorithm}: {caution}" for caution in chosen if caution]
-    other = restated(result)
+    other = in_theorem_form(result)
     also = {} if other is None else {"restated": other.to_dict() | guarantee_numbers(other, True)}
     return result.summary() | also | {"rounds": result.mean("rounds"), "warnings": found}
 
 
-def replayed(result: Result, environment: Any) -> dict[str, Any]:
+def recorded_rows(result: Result, environment: Any) -> dict[str, Any]:
     """Rows of the user's own data that were used, and their effect on the guarantee."""
     if environment is None:
         return {}
@@ -160,7 +168,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
 
     if out is not None:
         write_csv(out / f"{result.algorithm}.csv", result.curves())
-    summary = summarised(result) | replayed(result, environment)
+    summary = summarised(result) | recorded_rows(result, environment)
     if as_json:
         print_json(summary)
     else:
@@ -175,26 +183,27 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
             share = f"{summary['winner_runs']} of {count_of('run', *[len(result.runs)] * 2)}"
             rows.append(["best option", f"{summary['winner']} (in {share})"])
         if one_world:
-            rows += paused(summary.get("paused_runs", {}), len(result.runs))
+            rows += paused_rows(summary.get("paused_runs", {}), len(result.runs))
         title = f"{result.algorithm}, {count_of('run', len(result.runs), result.done.asked)}"
-        table(title, None, rows)
+        print_table(title, None, rows)
         print_estimates(summary.get("estimates", []))
-        answered(summary)
+        print_answers(summary)
         if result.configuration.get("guardrail"):
-            guardrail(summary.get("estimates", []), result.configuration)
-        sentence("guarantee", result.guarantee_text)
+            print_guardrail(summary.get("estimates", []), result.configuration)
+        print_sentence("guarantee", result.guarantee_text)
         if "restated" in summary:
-            sentence("as in the theorem", as_in_theorem(summary["restated"]))
+            print_sentence("as in the theorem", as_in_theorem(summary["restated"]))
         if "statistic" in result.runs[0]:
-            sentence("statistic", result.runs[0]["statistic"])
+            print_sentence("statistic", result.runs[0]["statistic"])
         settings = [
-            f"{key.replace('_', ' ')} {no_less(value) if key in ROUNDED_UP else shown(value)}"
+            f"{key.replace('_', ' ')} "
+            f"{no_less(value) if key in ROUNDED_UP else format_option(value)}"
             for key, value in result.configuration.items()
             if value is not None and key != "people"
         ]
-        sentence("configuration", ", ".join(settings))
-        notes(summary, environment)
-    stopped(result.done.interrupted, len(result.runs), result.done.asked)
+        print_sentence("configuration", ", ".join(settings))
+        print_notes(summary, environment)
+    exit_after_interrupt(result.done.interrupted, len(result.runs), result.done.asked)
 
 
 def as_in_theorem(found: dict[str, Any]) -> str:
@@ -236,28 +245,28 @@ def labels(per: str) -> dict[str, str]:
     }
 
 
-def shown(value: Any) -> str:
+def format_option(value: Any) -> str:
     """Format an option's value for a sentence."""
     if not isinstance(value, (tuple, list)):
-        return cell(value)
+        return format_cell(value)
     if value and isinstance(value[0], (tuple, list)):  # budgets of silos, as typed
         alike = ((pair, len(list(same))) for pair, same in groupby(value))
         return ",".join(
             f"{count}*" * (count > 1) + ":".join(map(no_less, pair)) for pair, count in alike
         )
-    return ",".join(map(cell, value))
+    return ",".join(map(format_cell, value))
 
 
-def notes(summary: dict[str, Any], environment: Any) -> None:
+def print_notes(summary: dict[str, Any], environment: Any) -> None:
     """Print warnings and notes about the data."""
     for line in summary["warnings"]:
-        sentence("note", line)
+        print_sentence("note", line)
     if environment is None:
         return
     about = summary["replay"]
     used = about["rows_used"]
     rows = f"{about['rows']:,} recorded rows"
-    sentence(
+    print_sentence(
         "data",
         f"{rows}, drawn from with replacement"
         if used is None
@@ -267,14 +276,16 @@ def notes(summary: dict[str, Any], environment: Any) -> None:
     served = [run["users"] for run in summary["runs"] if run["users"] < summary["horizon"]]
     if served:
         per = lookup(summary["algorithm"]).problem.per
-        sentence("note", f"the log ended after {max(served):,} of {summary['horizon']:,} {per}s")
+        print_sentence(
+            "note", f"the log ended after {max(served):,} of {summary['horizon']:,} {per}s"
+        )
     if about["clipped"]:
-        sentence("note", f"{about['clipped']:,} rewards outside [0, 1] were clipped")
+        print_sentence("note", f"{about['clipped']:,} rewards outside [0, 1] were clipped")
     if about["people"] not in (summary["guarantee"] or {}).get("text", ""):
-        sentence("participants", about["people"])
+        print_sentence("participants", about["people"])
 
 
-def paused(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
+def paused_rows(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
     """Rows of the options that the guardrail paused, with their number of runs."""
     of = f"of {count_of('run', *[all_runs] * 2)}"
     return [["paused by the guardrail", f"{option} (in {n} {of})"] for option, n in runs.items()]
@@ -308,7 +319,7 @@ def print_estimates(rows: list[dict[str, Any]]) -> None:
             row["participants"],
             row["mean"],
             "–" if row["decision"] == MISREAD else f"{row['low']:.4f} – {row['high']:.4f}",
-            lift(row),
+            format_lift(row),
             f"{row['best']:.1%}",
             row["decision"],
         ]
@@ -317,17 +328,17 @@ def print_estimates(rows: list[dict[str, Any]]) -> None:
     first = "" if len(rows) == len(ordered) else f", the first {len(ordered)} of {len(rows)}"
     always = all(row["always"] for row in rows)
     when = "anytime-valid" if always else "normal approximation"
-    table(f"arm summary of the first run ({when}){first}", headings, body)
+    print_table(f"arm summary of the first run ({when}){first}", headings, body)
     if any(row["decision"] == MISREAD for row in rows):
-        sentence("note", NO_INTERVALS)
+        print_sentence("note", NO_INTERVALS)
 
 
-def answered(summary: dict[str, Any]) -> None:
+def print_answers(summary: dict[str, Any]) -> None:
     """Print which option is best for whom at the end of the first run, and the gain of that."""
     if answers := summary.get("answers"):
         body = [
             [
-                ", ".join(f"{name} {cell(value)}" for name, value in row["context"].items()),
+                ", ".join(f"{name} {format_cell(value)}" for name, value in row["context"].items()),
                 row["option"],
                 row["mean"],
                 f"{row['low']:.4f} – {row['high']:.4f}",
@@ -337,16 +348,16 @@ def answered(summary: dict[str, Any]) -> None:
         ]
         more = f", the first {len(body)} of {len(answers)}" if len(answers) > len(body) else ""
         title = f"which option for whom, first run (anytime-valid){more}"
-        table(title, ["context", "option", "mean", "95% interval", "decision"], body)
+        print_table(title, ["context", "option", "mean", "95% interval", "decision"], body)
     if gains := summary.get("gains"):
         body = [
             [row["option"], row["gain"], f"{row['low']:+.4f} – {row['high']:+.4f}"] for row in gains
         ]
         title = "mean reward above one option for everybody (anytime-valid)"
-        table(title, ["option for everybody", "gain", "95% interval"], body)
+        print_table(title, ["option for everybody", "gain", "95% interval"], body)
 
 
-def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:
+def print_guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:
     """Print the estimates of the guardrail metric, and the options that it paused."""
     name, better = configuration["guardrail"], configuration["guardrail_better"]
     body = [
@@ -360,14 +371,14 @@ def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None
     ]
     if body:
         title = f"guardrail of the first run: {name}, {better} is better"
-        table(title, ["option", "mean", "95% interval", "paused"], body)
+        print_table(title, ["option", "mean", "95% interval", "paused"], body)
     for row in rows:
         if row["paused"]:
-            sentence("paused", f"{row['option']}: {row['paused']}")
-    sentence("note", "regret is that of the first metric, against its best option")
+            print_sentence("paused", f"{row['option']}: {row['paused']}")
+    print_sentence("note", "regret is that of the first metric, against its best option")
 
 
-def lift(row: dict[str, Any]) -> str:
+def format_lift(row: dict[str, Any]) -> str:
     """Format an option's lift over the first option, with its interval."""
     if row["lift_low"] is None:
         return "–"
@@ -378,7 +389,7 @@ def lift(row: dict[str, Any]) -> str:
     return f"{middle} ({row['lift_low']:+.0%} – {high})"
 
 
-def stopped(interrupted: bool, done: int, asked: int) -> None:
+def exit_after_interrupt(interrupted: bool, done: int, asked: int) -> None:
     """After an interrupt, print the progress on standard error and exit with 130."""
     if interrupted:
         typer.echo(f"tacit: interrupted, {done} of {asked}", err=True)
@@ -393,19 +404,19 @@ def report_comparison(
 
     write_csv(out / "regret.csv", compared.curves())
     picture, missing = draw(compared, out / "regret.png")
-    summaries = [summarised(result) | replayed(result, environment) for result in compared]
+    summaries = [summarised(result) | recorded_rows(result, environment) for result in compared]
     if as_json:
         drawn = None if picture is None else str(picture)
         print_json({"results": summaries, "picture": drawn})
     else:
-        comparison(compared)
+        print_comparison(compared)
         for line in dict.fromkeys(line for summary in summaries for line in summary["warnings"]):
-            sentence("note", line)
+            print_sentence("note", line)
         if environment is not None:
-            sentence("participants", environment.remark.text())
-        sentence("no picture" if missing else "picture", missing or str(picture))
+            print_sentence("participants", environment.remark.text())
+        print_sentence("no picture" if missing else "picture", missing or str(picture))
     done = sum(not result.done.interrupted for result in compared)
-    stopped(done < asked, done, asked)
+    exit_after_interrupt(done < asked, done, asked)
 
 
 def draw(compared: Results, path: Path) -> tuple[Path | None, str]:
@@ -415,7 +426,9 @@ def draw(compared: Results, path: Path) -> tuple[Path | None, str]:
 
     if not all(result.regret_known for result in compared):
         return None, "the true means are unknown, so regret is unknown"
-    panel = Panel(over(compared), {result.algorithm: with_bounds(result) for result in compared})
+    panel = Panel(
+        comparison_title(compared), {result.algorithm: with_bounds(result) for result in compared}
+    )
     try:
         draw_panels([panel], path, per=lookup(compared[0].algorithm).problem.per)
     except TacitError as error:
@@ -423,7 +436,7 @@ def draw(compared: Results, path: Path) -> tuple[Path | None, str]:
     return path, ""
 
 
-def over(compared: Results) -> str:
+def comparison_title(compared: Results) -> str:
     """The title of a comparison: horizon and number of runs."""
     horizons = dict.fromkeys(f"{result.horizon:,}" for result in compared)
     per = lookup(compared[0].algorithm).problem.per
@@ -432,7 +445,7 @@ def over(compared: Results) -> str:
     return f"{' or '.join(horizons)} {per}s{each}"
 
 
-def how_often(compared: Results) -> str:
+def participations_note(compared: Results) -> str:
     """The participations that the guarantees of a comparison cover."""
     from tacit.privacy.guarantees import times
 
@@ -450,7 +463,7 @@ def how_often(compared: Results) -> str:
     return f"for {', '.join(often)}; assumptions are in --json"
 
 
-def comparison(compared: Results) -> None:
+def print_comparison(compared: Results) -> None:
     """Print the table of a comparison, least regret first."""
     known = all(result.regret_known for result in compared)
     differ = len({len(result.runs) for result in compared}) > 1
@@ -471,10 +484,10 @@ def comparison(compared: Results) -> None:
         ]
         for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
     ]
-    table(over(compared), [*headings, *(["runs"] if differ else [])], rows)
-    sentence("guarantee", how_often(compared))
+    print_table(comparison_title(compared), [*headings, *(["runs"] if differ else [])], rows)
+    print_sentence("guarantee", participations_note(compared))
     if bounded:
-        sentence(
+        print_sentence(
             "bound",
             "asymptotic lower bound on regret with a trusted server; with few participants, less "
             "is possible",

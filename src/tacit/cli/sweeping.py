@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.options import Address, Engine, Json, Workers, argument, option
-from tacit.cli.printing import print_json, sentence, table
-from tacit.cli.simulating import stopped
+from tacit.cli.printing import print_json, print_sentence, print_table
+from tacit.cli.simulating import exit_after_interrupt
 
 if TYPE_CHECKING:
-    from tacit.simulation.sweeping import CostEstimate, Swept
+    from tacit.simulation.sweeping import CostEstimate, SweepOutcome
 
 FAILED = 1
 MOST_ROWS = 40
@@ -58,16 +58,16 @@ def sweep(
     tacit sweep study.toml --engine ray --address ray-head:6379
     """
     from tacit.simulation.grid import read_study
-    from tacit.simulation.sweeping import ExecutionConfig, carry_out, estimate
+    from tacit.simulation.sweeping import ExecutionConfig, estimate, run_study
 
     way = ExecutionConfig(workers, engine, address, file_format, progress=True)
     where = study.with_suffix("") if out is None else out
     read = read_study(study)
     if dry_run:
-        tell_estimate(estimate(read, way, where), as_json)
+        print_cost_estimate(estimate(read, way, where), as_json)
         return
     command = shlex.join(["tacit", *sys.argv[1:]])
-    tell(carry_out(read, way, where, command), where, as_json)
+    print_outcome(run_study(read, way, where, command), where, as_json)
 
 
 def report(
@@ -87,10 +87,10 @@ def report(
         print_json({path.stem: str(path) for path in paths})
         return
     for path in paths:
-        sentence(path.stem, str(path))
+        print_sentence(path.stem, str(path))
 
 
-def tell_estimate(found: CostEstimate, as_json: bool) -> None:
+def print_cost_estimate(found: CostEstimate, as_json: bool) -> None:
     """Print the cost estimate of a dry run."""
     from tacit.simulation.progress import duration
 
@@ -106,11 +106,11 @@ def tell_estimate(found: CostEstimate, as_json: bool) -> None:
             [f"with {found.workers} worker{'s' * (found.workers != 1)}", duration(found.seconds)],
         ]
         probes = f"measured on {found.probes} probe cell{'s' * (found.probes != 1)}"
-        table(f"a dry run, {probes}", None, rows)
+        print_table(f"a dry run, {probes}", None, rows)
     _failed(list(found.failures))
 
 
-def tell(swept: Swept, where: Path, as_json: bool) -> None:
+def print_outcome(swept: SweepOutcome, where: Path, as_json: bool) -> None:
     """Print the outcome of a sweep."""
     from tacit.simulation.store import LOG
 
@@ -136,22 +136,26 @@ def tell(swept: Swept, where: Path, as_json: bool) -> None:
     else:
         _print_summary(rows, cells, done)
         if swept.before:
-            sentence("resumed", f"{swept.before:,} of {cells:,} cells were finished before")
+            print_sentence("resumed", f"{swept.before:,} of {cells:,} cells were finished before")
         if swept.file is not None:
-            sentence("results", str(swept.file))
-            sentence("report", f"tacit report {shlex.quote(str(where))}")
-    stopped(swept.interrupted, done, cells)
+            print_sentence("results", str(swept.file))
+            print_sentence("report", f"tacit report {shlex.quote(str(where))}")
+    exit_after_interrupt(swept.interrupted, done, cells)
     _failed(swept.failures)
 
 
 def _summary(where: Path) -> list[dict[str, Any]]:
     from tacit.simulation.report import entries, summaries
-    from tacit.simulation.sweeping import saved
+    from tacit.simulation.sweeping import read_saved
 
-    listed = entries(saved(where))
+    listed = entries(read_saved(where))
     return [
         row
-        | {"asked": row["guarantee"], "guarantee": one.result.as_json(), "short": one.result.short}
+        | {
+            "asked": row["guarantee"],
+            "guarantee": one.result.guarantee_json(),
+            "short": one.result.short,
+        }
         for row, one in zip(summaries(listed), listed, strict=True)
     ]
 
@@ -177,10 +181,12 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
         ]
         title = "; ".join(part for part in setting if part not in ("default", "–")) or counted
         heads = ["algorithm", "asked for", "guarantee", "regret", "± s.e.", "bits each", "runs"]
-        table(title, heads, body)
+        print_table(title, heads, body)
     if len(rows) > MOST_ROWS:
-        sentence("note", f"first {MOST_ROWS} of {len(rows)} configurations; the report has all")
-    sentence("done", counted)
+        print_sentence(
+            "note", f"first {MOST_ROWS} of {len(rows)} configurations; the report has all"
+        )
+    print_sentence("done", counted)
 
 
 def _failed(failures: list[dict[str, Any]]) -> None:

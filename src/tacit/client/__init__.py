@@ -15,7 +15,7 @@ from tacit.client.entries import (
     ExperimentSpending,
     PartySpending,
     Receipt,
-    Sent,
+    SentShare,
     Slot,
     TermsForConsent,
 )
@@ -37,7 +37,7 @@ __all__ = [
     "PartySpending",
     "Pins",
     "Receipt",
-    "Sent",
+    "SentShare",
     "Slot",
     "TermsForConsent",
     "Unagreed",

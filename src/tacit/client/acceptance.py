@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.terms import Terms
 from tacit.trust import TrustModel
 
@@ -36,12 +36,12 @@ class Acceptance:
     def check(self, terms: Terms) -> None:
         """Reject terms that are weaker than the participant accepts."""
         if terms.trust not in self.trusts:
-            raise Refusal(
+            raise Rejected(
                 f"trust is {terms.trust.value}: must be one of {', '.join(self.trusts)}, which the "
                 "participant accepts. The device does not join"
             )
         if terms.may_be_invented and not self.obedient_coordinator:
-            raise Refusal(
+            raise Rejected(
                 f"admission is {terms.admission} with trust {terms.trust.value}, where no helper "
                 "checks invitations: a coordinator could invent all other participants. Join only "
                 "if the participant accepts to be protected against a coordinator that follows the "

@@ -11,14 +11,14 @@ import httpx
 from tacit.client.choices import Context
 from tacit.client.device import DeviceCore, Experiment
 from tacit.client.entries import Slot, TermsForConsent
-from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Reply, Request, Talk
+from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Conversation, Reply, Request
 from tacit.client.http import (
     FAILED,
     HUNG_UP,
     arguments,
-    carried,
     check_tunnel,
     connection,
+    to_httpx,
 )
 from tacit.client.ledger import Ledger
 from tacit.client.pins import Pins
@@ -31,19 +31,12 @@ class AsyncDevice(DeviceCore):
 
     Parameters
     ----------
-    ledger : Ledger
-        Privacy budget and pending reports of the participant. The device does not close it.
-    pins : Pins
-        Address of the coordinator and the long-term keys of both servers.
+    ledger, pins, proxy, **injected
+        As for `Device`.
     http : httpx.AsyncBaseTransport or httpx.AsyncClient, optional
-        Transport or client to use. By default the device opens its own connections and uses the
-        proxies of the environment.
-    proxy : str, optional
-        URL of an HTTP proxy of a third party; see `Device`.
+        As for `Device`, but asynchronous.
     sleep : callable, optional
         Replaces `asyncio.sleep` in tests.
-    **injected
-        `limit`, `accept`, `clock` and `source`, see `DeviceCore`.
 
     Notes
     -----
@@ -91,11 +84,11 @@ class AsyncDevice(DeviceCore):
 
     async def terms(self, experiment: Experiment) -> TermsForConsent:
         """Fetch and check the terms of an experiment; see `Device.terms`."""
-        return await self._drive(self.showing(experiment))
+        return await self._drive(self.fetch_terms(experiment))
 
     async def join(self, experiment: Experiment, invitation: str | None = None) -> Slot:
         """Join a round and return the assigned option; see `Device.join`."""
-        return await self._drive(self.joining(experiment, invitation))
+        return await self._drive(self.join_round(experiment, invitation))
 
     async def choose(
         self, experiment: Experiment, context: Context, invitation: str | None = None
@@ -104,14 +97,10 @@ class AsyncDevice(DeviceCore):
 
         Parameters
         ----------
-        experiment : bytes or str
-            SHA-256 digest of the terms, as bytes or hexadecimal.
-        context : mapping
-            The value of each field of the context.
-        invitation : str, optional
-            Required if the terms admit participants by invitation.
+        experiment, context, invitation
+            As for `Device.choose`.
         """
-        return await self._drive(self.joining(experiment, invitation, context))
+        return await self._drive(self.join_round(experiment, invitation, context))
 
     async def run_due(self) -> float | None:
         """Send the reports and outcome queries that are due; see `Device.run_due`.
@@ -121,7 +110,7 @@ class AsyncDevice(DeviceCore):
         float or None
             Seconds until the next action is due; None if nothing is pending.
         """
-        return self.seconds_until((await self._drive(self.reporting())).next())
+        return self.seconds_until((await self._drive(self.send_due())).next())
 
     async def wait_and_report(self, *, outcomes: bool = False) -> None:
         """Sleep until every report is sent or its round is over.
@@ -132,17 +121,17 @@ class AsyncDevice(DeviceCore):
             Also wait until the outcomes of the rounds are known.
         """
         while True:
-            due = await self._drive(self.reporting())
+            due = await self._drive(self.send_due())
             pause = self.seconds_until(due.next(outcomes=outcomes))
             if pause is None:
                 return
             await self._sleep(pause)
 
-    async def _drive(self, talk: Talk[T]) -> T:
+    async def _drive(self, conversation: Conversation[T]) -> T:
         try:
-            request = next(talk)
+            request = next(conversation)
             while True:
-                request = talk.send(await self._exchange(request))
+                request = conversation.send(await self._exchange(request))
         except StopIteration as done:
             result: T = done.value
             return result
@@ -175,6 +164,6 @@ class AsyncDevice(DeviceCore):
         if self._tunnelled:
             check_tunnel(request.url)
         if isinstance(self._http, httpx.AsyncBaseTransport):
-            return await self._http.handle_async_request(carried(request))
+            return await self._http.handle_async_request(to_httpx(request))
         asked = self._http.build_request(**arguments(request))
         return await self._http.send(asked, stream=True, follow_redirects=False)

@@ -17,7 +17,7 @@ from functools import lru_cache
 from tacit.client.entries import ExperimentSpending, ParticipationOutcome, PartySpending
 from tacit.client.exports import FORMAT, Exported, read_export
 from tacit.client.ledger_file import LedgerFile
-from tacit.errors import Refusal, TacitError, require
+from tacit.errors import Rejected, TacitError, require
 from tacit.rounding import spelt
 from tacit.terms import Account, Terms
 
@@ -81,12 +81,12 @@ class Budget(LedgerFile):
         with self.together():
             return self._cost(self._all("SELECT delta FROM rounds WHERE charged"), "delta")
 
-    def check_room(self, digest: bytes, cost: Fraction) -> None:
+    def check_budget(self, digest: bytes, cost: Fraction) -> None:
         """Reject a round whose cost exceeds the terms' limits or the participant's own limit."""
         with self.together():
-            self._check_room(self._lineage(digest), cost)
+            self._check_budget(self._lineage(digest), cost)
 
-    def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
+    def _check_budget(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
         """Reject a round whose cost exceeds a limit, given all charged and pending rounds."""
         taken = self._all(
             f"SELECT lineage, cost FROM rounds WHERE {_TAKEN} AND report != ?", besides
@@ -96,7 +96,7 @@ class Budget(LedgerFile):
         own, everywhere = self._own_limit(), self._cost(taken)
         if own is not None and everywhere + cost > own:
             left = spelt(own - everywhere)
-            raise Refusal(
+            raise Rejected(
                 f"epsilon of the round is {cost}: must be at most {left}, the rest of your own "
                 f"limit {own} over all experiments. Nothing is sent"
             )
@@ -110,11 +110,11 @@ class Budget(LedgerFile):
             *(besides, lineage),
         )
         shown = self._all("SELECT text FROM terms WHERE lineage = ? AND text IS NOT NULL", lineage)
-        limit = min((decoded(row["text"]).promise.delta for row in shown), default=delta)
+        limit = min((decoded(row["text"]).guarantee.delta for row in shown), default=delta)
         left = limit - self._cost(taken, "delta")
         rule = f"at most {spelt(left)}, the rest of the delta {limit} of the terms. "
         rule += "Nothing is sent"
-        require(delta <= left, "delta of the round", delta, rule, Refusal)
+        require(delta <= left, "delta of the round", delta, rule, Rejected)
 
     # Lineages of terms
 
@@ -131,7 +131,7 @@ class Budget(LedgerFile):
     def _read_limits(self, row: sqlite3.Row) -> tuple[Fraction, int]:
         return self._fraction(row["epsilon"]), int(row["participations"])
 
-    def _line(self, terms: Terms, approved: bool) -> list[bytes]:
+    def _related_digests(self, terms: Terms, approved: bool) -> list[bytes]:
         """The digests that share limits with these terms: their own, and that of preceding ones.
 
         Unless the parties of preceding terms signed, other parties cannot lower their limits.
@@ -144,7 +144,7 @@ class Budget(LedgerFile):
         for digest in others:
             known = self._one("SELECT text FROM terms WHERE digest = ?", digest)
             if known is not None and known["text"] is not None:
-                raise Refusal(
+                raise Rejected(
                     f"predecessor is {digest.hex()}, of other parties: must be of the same ones, "
                     "or they must sign these terms. Name the preceding terms"
                 )
@@ -158,7 +158,9 @@ class Budget(LedgerFile):
         known = set() if row is None else set(self._keys(row["lineage"]))
         return bool(known) and not known.issuperset(keys)
 
-    def _united(self, digests: Sequence[bytes], epsilon: Fraction, participations: int) -> int:
+    def _merged_lineage(
+        self, digests: Sequence[bytes], epsilon: Fraction, participations: int
+    ) -> int:
         """Merge the lineages of related terms into one, with the smallest limits of all.
 
         Terms have several lineages if their relation was unknown when they were stored.
@@ -188,7 +190,7 @@ class Budget(LedgerFile):
     def _absorb(self, lineage: int, other: int) -> None:
         for table in ("terms", "rounds"):
             self._run(f"UPDATE {table} SET lineage = ? WHERE lineage = ?", lineage, other)
-        self._know_keys(lineage, self._keys(other))
+        self._store_keys(lineage, self._keys(other))
         self._run("DELETE FROM keys WHERE lineage = ?", other)
         self._run(
             "UPDATE lineages SET withdrawn = max(withdrawn, "
@@ -197,7 +199,7 @@ class Budget(LedgerFile):
         )
         self._run("DELETE FROM lineages WHERE id = ?", other)
 
-    def _know_keys(self, lineage: int, keys: Iterable[bytes]) -> None:
+    def _store_keys(self, lineage: int, keys: Iterable[bytes]) -> None:
         """Store the keys by which experiments of the same party are grouped."""
         for key in keys:
             self._run("INSERT OR IGNORE INTO keys VALUES (?, ?)", lineage, key)
@@ -312,8 +314,8 @@ class Budget(LedgerFile):
                 self._merge(experiment)
 
     def _merge(self, other: Exported) -> None:
-        lineage = self._united(other.terms, other.epsilon, other.participations)
-        self._know_keys(lineage, other.keys)
+        lineage = self._merged_lineage(other.terms, other.epsilon, other.participations)
+        self._store_keys(lineage, other.keys)
         if other.withdrawn:
             self._run("UPDATE lineages SET withdrawn = 1 WHERE id = ?", lineage)
         aborted, elsewhere = ParticipationOutcome.ABORTED, ParticipationOutcome.ELSEWHERE

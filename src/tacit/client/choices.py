@@ -12,9 +12,9 @@ from typing import Any
 
 from tacit.aggregation.announcements import Binding, LiveRound
 from tacit.aggregation.two_servers import ReportSlot
-from tacit.client.entries import Running
-from tacit.client.levels import nothing_happened
-from tacit.errors import Refusal, TacitError
+from tacit.client.entries import OpenParticipation
+from tacit.client.levels import default_levels
+from tacit.errors import Rejected, TacitError
 from tacit.terms import BY_POLICY, FittedTerms, Pinned, Terms
 
 Context = Mapping[str, Any]
@@ -56,14 +56,14 @@ def choose(terms: Terms, about: Binding, context: Context | None) -> ChosenOptio
     context : mapping or None
         The value of each field of the context; None where the terms have none.
     """
-    answer = nothing_happened(terms.answer)
+    answer = default_levels(terms.answer)
     if about.option != BY_POLICY:
         return ChosenOption(terms.options[about.option], answer)
     if isinstance(terms.context, FittedTerms):
         plays = plays_of(terms, about)
         return ChosenOption(plays[0], answer * len(plays), plays)
     if terms.context is None or context is None:
-        raise Refusal("the round asks the device to choose: must be under terms with a context")
+        raise Rejected("the round asks the device to choose: must be under terms with a context")
     chosen = terms.context.choose(about.policy, terms.options, context)
     return ChosenOption(terms.options[chosen.option], (*chosen.known, *answer))
 
@@ -85,17 +85,19 @@ def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]
         count = len(terms.options)
         report = context.report(count, terms.answer.levels)
         return report.vector(context.policy(about.policy, count), levels)
-    known, level = levels[: context.kept], levels[context.kept]
+    known, level = levels[: context.known_size], levels[context.known_size]
     return context.vector(len(terms.options), terms.answer.levels, known, level)
 
 
 def zero_report(
     pinned: Pinned, announcement: bytes, announced: LiveRound, slot: ReportSlot, joined: float
-) -> Running:
+) -> OpenParticipation:
     """A participation whose answers are all zero, without a ledger: for audits and the demo."""
     context, about = pinned.terms.context, announced.binding
     kept = len(plays_of(pinned.terms, about)) - 1
     if not isinstance(context, FittedTerms):
-        kept = context.kept if context is not None and about.chosen else 0
+        kept = context.known_size if context is not None and about.chosen else 0
     levels = (0,) * (len(pinned.terms.answer.metrics) + kept)
-    return Running(announced.identity, pinned, announcement, slot, b"", joined, None, levels, ())
+    return OpenParticipation(
+        announced.identity, pinned, announcement, slot, b"", joined, None, levels, ()
+    )

@@ -22,21 +22,21 @@ from tacit.aggregation.two_servers import read_outcome
 from tacit.client.acceptance import Acceptance
 from tacit.client.choices import Context, check_context, choose, plays_of
 from tacit.client.entries import (
+    AcceptedSlot,
     Delivery,
-    Due,
-    Joining,
-    Known,
+    DueTimes,
+    KnownTerms,
+    OpenParticipation,
     ParticipationOutcome,
     PartySpending,
     Receipt,
-    Running,
     Slot,
     TermsForConsent,
 )
 from tacit.client.exchange import (
+    Conversation,
     Reply,
     Request,
-    Talk,
     bytes_of,
     document,
     text_of,
@@ -47,9 +47,15 @@ from tacit.client.ledger import Ledger
 from tacit.client.levels import Outcome, levels_of, levels_of_plays
 from tacit.client.pins import Pins
 from tacit.client.published_terms import PublishedTerms, coordinator_of
-from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
+from tacit.client.report_schedule import (
+    MOST_QUESTIONS,
+    SEED_SIZE,
+    Attempt,
+    RequestSchedule,
+    check_times,
+)
 from tacit.client.trust_models import reporter
-from tacit.errors import Refusal, TacitError, Unavailable, require
+from tacit.errors import Rejected, TacitError, Unavailable, require
 from tacit.terms import BY_POLICY, DIGEST_SIZE, FittedTerms, Pinned, Terms, in_words
 
 MOST_ABORTED = 3  # aborted or unresolved rounds of one experiment
@@ -71,7 +77,7 @@ Experiment = bytes | str
 """Identifier of an experiment: the digest of its terms, as bytes or hexadecimal."""
 
 
-class Unagreed(Refusal):
+class Unagreed(Rejected):
     """The participant must agree to these terms first.
 
     Raised if the question, options, organisation or purpose changed, or after a withdrawal. Show
@@ -94,7 +100,7 @@ class Unagreed(Refusal):
 
 
 @dataclass(frozen=True, repr=False)
-class _Asked:
+class _SlotRequest:
     """A request for a slot: its time, and what it was made with. The context is never sent."""
 
     now: float
@@ -121,6 +127,11 @@ class DeviceCore:
         Returns seconds since 1970; replaced in tests.
     source : callable
         Randomness of nonces and schedules; replaced in tests.
+
+    Raises
+    ------
+    TacitError
+        An argument has another type, such as a path in place of the ledger.
     """
 
     def __init__(
@@ -133,6 +144,9 @@ class DeviceCore:
         clock: Callable[[], float] = time.time,
         source: Source = SYSTEM,
     ) -> None:
+        _check_type("ledger", ledger, Ledger, "Give Ledger(path)")
+        _check_type("pins", pins, Pins, "Give Pins(**built_in['pins']), as in app.json")
+        _check_type("accept", accept, Acceptance, "Give Acceptance(...)")
         self.ledger, self.pins = ledger, pins
         if not isinstance(limit, Unset):
             ledger.lower_own_limit(limit)
@@ -211,22 +225,22 @@ class DeviceCore:
 
     # Terms
 
-    def showing(self, experiment: Experiment) -> Talk[TermsForConsent]:
-        """Talk of `Device.terms`: fetch the terms, check them and return them for consent."""
+    def fetch_terms(self, experiment: Experiment) -> Conversation[TermsForConsent]:
+        """Requests of `Device.terms`: fetch the terms, check them and return them for consent."""
         digest = _digest(experiment)
         known = yield from self._terms.up_to_date(digest, self.ledger.known(digest))
         terms = known.pinned.terms
         return TermsForConsent(terms, in_words(terms), bool(known.agreed) and not known.withdrawn)
 
-    # Joining
+    # AcceptedSlot
 
-    def joining(
+    def join_round(
         self,
         experiment: Experiment,
         invitation: str | None = None,
         context: Context | None = None,
-    ) -> Talk[Slot]:
-        """Talk of `Device.join` and `Device.choose`: return the current assignment, or join a
+    ) -> Conversation[Slot]:
+        """Requests of `Device.join` and `Device.choose`: return the current assignment, or join a
         round.
 
         Parameters
@@ -240,7 +254,7 @@ class DeviceCore:
 
         Returns
         -------
-        Talk of Slot
+        Conversation of Slot
             Requests to send, and finally the assignment.
         """
         digest = _digest(experiment)
@@ -263,10 +277,10 @@ class DeviceCore:
         if reply.status == _SUCCEEDED:
             fetched = yield from self._terms.fetch(digest)
             if fetched.pinned != known.pinned:
-                return (yield from self.joining(digest, invitation, context))
-        return self._placed(known.pinned, reply, _Asked(now, invitation, context))
+                return (yield from self.join_round(digest, invitation, context))
+        return self._accept_assignment(known.pinned, reply, _SlotRequest(now, invitation, context))
 
-    def _nothing_left(self, known: Known, invitation: str | None) -> Refusal | None:
+    def _nothing_left(self, known: KnownTerms, invitation: str | None) -> Rejected | None:
         """The limit that is reached while an experiment runs, or None.
 
         After the end of an experiment, participants get the best option without a report, so no
@@ -276,23 +290,23 @@ class DeviceCore:
         self._accept.check(known.pinned.terms)
         try:
             terms = known.pinned.terms
-            self.ledger.check_room(terms.digest, reporter(terms).least_cost(terms))
-        except Refusal as reached:
+            self.ledger.check_budget(terms.digest, reporter(terms).least_cost(terms))
+        except Rejected as reached:
             return reached if known.state in ("running", "paused") else None
         return None
 
-    def _placed(self, pinned: Pinned, reply: Reply, about: _Asked) -> Slot:
+    def _accept_assignment(self, pinned: Pinned, reply: Reply, about: _SlotRequest) -> Slot:
         """Accept the coordinator's assignment, or reject it and discard the nonce."""
         try:
             found = document(reply, "the coordinator")
             asked = found.get("asked")
-            require(isinstance(asked, bool), "asked", repr(asked), "true or false", Refusal)
+            require(isinstance(asked, bool), "asked", repr(asked), "true or false", Rejected)
             option = _option(pinned.terms, found)
             announcement = b""
             if asked or option is None:
                 announcement = bytes_of(found, "announcement", "the coordinator")
             if asked:
-                return self._taken(pinned, announcement, _slot(found), option, about)
+                return self._check_round(pinned, announcement, _slot(found), option, about)
             if option is None:
                 announced = reporter(pinned.terms).announced(pinned, announcement)
                 option = choose(pinned.terms, announced.binding, about.context).option
@@ -306,13 +320,13 @@ class DeviceCore:
             self.ledger.keep_option(pinned.terms.digest, option, about.now, until)
             return self._kept(self._known(pinned.terms.digest))
 
-    def _taken(
+    def _check_round(
         self,
         pinned: Pinned,
         announcement: bytes,
         slot: ReportSlot,
         option: str | None,
-        about: _Asked,
+        about: _SlotRequest,
     ) -> Slot:
         """Check a round against the terms and the clock before drawing any randomness."""
         model, now = reporter(pinned.terms), about.now
@@ -321,15 +335,15 @@ class DeviceCore:
         check_times(announced, now)
         number = announced.binding.option
         named = None if number == BY_POLICY else pinned.terms.options[number]
-        require(named == option, "option of the round", repr(named), f"{option!r}", Refusal)
+        require(named == option, "option of the round", repr(named), f"{option!r}", Rejected)
         rule = f"below {announced.slots}, the slots of the round"
-        require(slot.number < announced.slots, "slot", slot.number, rule, Refusal)
+        require(slot.number < announced.slots, "slot", slot.number, rule, Rejected)
         with self.ledger.together():
             self.ledger.check_round(pinned.terms.digest, announced.identity, slot, cost, now)
             seed = self._source(SEED_SIZE)
             chosen = choose(pinned.terms, announced.binding, about.context)
             self.ledger.join(
-                Joining(
+                AcceptedSlot(
                     announced.identity,
                     pinned.terms.digest,
                     chosen.option,
@@ -338,7 +352,7 @@ class DeviceCore:
                     slot,
                     seed,
                     now,
-                    Pace.of(announced, now, seed).sends,
+                    RequestSchedule.of(announced, now, seed).first_send,
                     float(announced.binding.closes),
                     chosen.levels,
                     about.invitation,
@@ -347,13 +361,13 @@ class DeviceCore:
             )
             return self._kept(self._known(pinned.terms.digest))
 
-    def _kept(self, known: Known) -> Slot:
+    def _kept(self, known: KnownTerms) -> Slot:
         """The assignment in the ledger, perhaps that of another process."""
         assert known.option is not None
         asked, digest = known.reports_at is not None, known.pinned.terms.digest
         return Slot(known.option, asked, known.reports_at, digest, self._plays(known))
 
-    def _plays(self, known: Known) -> tuple[str, ...]:
+    def _plays(self, known: KnownTerms) -> tuple[str, ...]:
         """The options to try, while their answers are awaited."""
         terms = known.pinned.terms
         if not isinstance(terms.context, FittedTerms):
@@ -363,26 +377,26 @@ class DeviceCore:
 
     # Reporting
 
-    def reporting(self) -> Talk[Due]:
-        """Talk of `Device.run_due`: encrypt and send due reports and query outcomes of rounds."""
+    def send_due(self) -> Conversation[DueTimes]:
+        """Requests of `Device.run_due`: encrypted reports and queries of outcomes that are due."""
         waiting, advanced = self.ledger.running(), False
         for running in waiting:
             try:
                 advanced |= yield from self._advance(running)
-            except Refusal:  # a limit was lowered or the file altered: send nothing
+            except Rejected:  # a limit was lowered or the file altered: send nothing
                 self.ledger.end(running.identity, ParticipationOutcome.STOPPED)
                 advanced = True
         if advanced:
             waiting = self.ledger.running()
         reports = [when for one in waiting for when in self._reports_due(one)]
         outcomes = [when for one in waiting for when in self._outcomes_due(one)]
-        return Due(min(reports, default=None), min(outcomes, default=None))
+        return DueTimes(min(reports, default=None), min(outcomes, default=None))
 
-    def _advance(self, running: Running) -> Talk[bool]:
+    def _advance(self, running: OpenParticipation) -> Conversation[bool]:
         """Advance one participation as far as possible now; return whether anything was due."""
         closes = self._announced(running).binding.closes
         if running.levels is not None:
-            if self._clock() < self._pace(running).sends:
+            if self._clock() < self._pace(running).first_send:
                 return False
             if self._clock() >= closes:
                 self.ledger.end(running.identity, ParticipationOutcome.MISSED)
@@ -400,20 +414,20 @@ class DeviceCore:
                 yield from self._ask(running)
         return True
 
-    def _stages(self, running: Running, url: str) -> Talk[bool]:
+    def _stages(self, running: OpenParticipation, url: str) -> Conversation[bool]:
         """Answer stages; none is asked or answered once the participant has left."""
         model = reporter(running.pinned.terms)
-        talk = model.stages(running, url, self._clock())
+        conversation = model.stages(running, url, self._clock())
         try:
-            request = next(talk)
+            request = next(conversation)
             while self.ledger.deliveries(running.identity):
-                request = talk.send((yield request))
+                request = conversation.send((yield request))
         except StopIteration as done:
             return bool(done.value)
         model.forget(running)
         return False
 
-    def _send(self, running: Running, post: Delivery, closes: int) -> Talk[None]:
+    def _send(self, running: OpenParticipation, post: Delivery, closes: int) -> Conversation[None]:
         if post.encrypted is None or not self._claim(running, post, Attempt.REPORT, closes):
             return
         headers = [("Content-Type", "application/octet-stream")]
@@ -424,17 +438,17 @@ class DeviceCore:
         url = f"{_round_url(running, post)}/reports/{running.slot.number}"
         reply = yield Request("PUT", url, post.encrypted, tuple(headers))
         if 200 <= reply.status < 300:
-            self.ledger.accepted(running.identity, post.role, self._clock())
+            self.ledger.accepted(post, self._clock())
         elif reply.status in _FINAL:
-            self.ledger.rejected(running.identity, post.role, f"rejected: {reply.said}")
+            self.ledger.rejected(post, f"rejected: {reply.error_text}")
 
-    def _ask(self, running: Running) -> Talk[None]:
+    def _ask(self, running: OpenParticipation) -> Conversation[None]:
         """Query the round's outcome; a refund requires what the trust model asks for."""
         for post in self.ledger.deliveries(running.identity):
             if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
                 reply = yield Request("GET", f"{_round_url(running, post)}/outcome")
                 if reply.status == 200 and self._final(running, post, reply.content):
-                    self.ledger.keep_outcome(running.identity, post.role, reply.content)
+                    self.ledger.keep_outcome(post, reply.content)
         posts = self.ledger.deliveries(running.identity)
         words = [post.outcome for post in posts if post.outcome is not None]
         said = {read_outcome(running.pinned, self._announced(running), word)[1] for word in words}
@@ -447,11 +461,11 @@ class DeviceCore:
             outcome = ParticipationOutcome.ABORTED if aborted else ParticipationOutcome.UNKNOWN
             self.ledger.end(running.identity, outcome, refund=refund)
 
-    def _final(self, running: Running, post: Delivery, message: bytes) -> bool:
+    def _final(self, running: OpenParticipation, post: Delivery, message: bytes) -> bool:
         """Whether this is a valid signed outcome of that server other than `UNKNOWN`."""
         try:
             role, said = read_outcome(running.pinned, self._announced(running), message)
-        except Refusal:
+        except Rejected:
             return False
         return role == post.role and said is not RoundOutcome.UNKNOWN
 
@@ -461,49 +475,49 @@ class DeviceCore:
         """Seconds until a time, at least 0; None for None."""
         return None if when is None else max(0.0, when - self._clock())
 
-    def _reports_due(self, running: Running) -> list[float]:
+    def _reports_due(self, running: OpenParticipation) -> list[float]:
         """Times of the next attempts to send report shares."""
         pace, closes = self._pace(running), self._announced(running).binding.closes
         if running.levels is not None:
-            return [pace.sends]
+            return [pace.first_send]
         times = [
-            pace.next(Attempt.REPORT, post.role, *post.attempts[Attempt.REPORT])
+            pace.next_attempt(Attempt.REPORT, post.role, *post.attempts[Attempt.REPORT])
             for post in running.deliveries
             if post.encrypted is not None
         ]
         stage = reporter(running.pinned.terms).stage_due(running)
         return [when for when in times if when < closes] + ([] if stage is None else [stage])
 
-    def _outcomes_due(self, running: Running) -> list[float]:
+    def _outcomes_due(self, running: OpenParticipation) -> list[float]:
         """Times of the next outcome queries."""
         pace = self._pace(running)
         return [
-            pace.next(Attempt.OUTCOME, post.role, *post.attempts[Attempt.OUTCOME])
+            pace.next_attempt(Attempt.OUTCOME, post.role, *post.attempts[Attempt.OUTCOME])
             for post in running.deliveries
             if _questions_left(post)
         ]
 
     def _claim(
-        self, running: Running, post: Delivery, what: Attempt, until: float = float("inf")
+        self, running: OpenParticipation, post: Delivery, what: Attempt, until: float = float("inf")
     ) -> bool:
         """Whether an attempt is due and this process claimed it."""
         now, (attempts, last) = self._clock(), post.attempts[what]
-        due = self._pace(running).next(what, post.role, attempts, last)
-        return due <= now < until and self.ledger.claim(running.identity, post, what, now)
+        due = self._pace(running).next_attempt(what, post.role, attempts, last)
+        return due <= now < until and self.ledger.claim(post, what, now)
 
-    def _known(self, digest: bytes) -> Known:
+    def _known(self, digest: bytes) -> KnownTerms:
         known = self.ledger.known(digest)
         assert known is not None
         return known
 
-    def _announced(self, running: Running) -> LiveRound:
+    def _announced(self, running: OpenParticipation) -> LiveRound:
         return reporter(running.pinned.terms).announced(running.pinned, running.announcement)
 
-    def _pace(self, running: Running) -> Pace:
-        return Pace.of(self._announced(running), running.joined, running.seed)
+    def _pace(self, running: OpenParticipation) -> RequestSchedule:
+        return RequestSchedule.of(self._announced(running), running.joined, running.seed)
 
 
-def _round_url(running: Running, post: Delivery) -> str:
+def _round_url(running: OpenParticipation, post: Delivery) -> str:
     return f"{post.address.rstrip('/')}/rounds/{running.identity.hex()}"
 
 
@@ -511,23 +525,23 @@ def _questions_left(post: Delivery) -> bool:
     return post.outcome is None and post.attempts[Attempt.OUTCOME][0] < MOST_QUESTIONS
 
 
-def _last_option(known: Known, spent: Refusal) -> Slot:
+def _last_option(known: KnownTerms, spent: Rejected) -> Slot:
     """Keep the last option if the terms still have it; otherwise raise the reached limit."""
     terms, option = known.pinned.terms, known.option
     if option in terms.options:
         return Slot(option, False, None, terms.digest)
-    raise Refusal(f"{spent}. The device takes no further part in this experiment")
+    raise Rejected(f"{spent}. The device takes no further part in this experiment")
 
 
-def _check_willing(known: Known, invitation: str | None) -> None:
+def _check_willing(known: KnownTerms, invitation: str | None) -> None:
     """Reject before requesting a slot that would not be used."""
     if not known.agreed or known.withdrawn:
         raise Unagreed(known.pinned.terms)
     rule = f"below {MOST_ABORTED}. The device joins no further round of this experiment"
     few = known.aborted < MOST_ABORTED
-    require(few, "number of aborted or unresolved rounds", known.aborted, rule, Refusal)
+    require(few, "number of aborted or unresolved rounds", known.aborted, rule, Rejected)
     if known.pinned.terms.admission == "invitation" and not invitation:
-        raise Refusal("invitation is missing: admission is by invitation. Pass it to join()")
+        raise Rejected("invitation is missing: admission is by invitation. Pass it to join()")
 
 
 def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
@@ -539,6 +553,11 @@ def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
         json.dumps(asked).encode(),
         (("Content-Type", "application/json"),),
     )
+
+
+def _check_type(name: str, value: object, kind: type, remedy: str) -> None:
+    if not isinstance(value, kind):
+        raise TacitError(f"{name} is {value!r}: must be of type {kind.__name__}. {remedy}")
 
 
 def _digest(experiment: Experiment) -> bytes:
@@ -555,12 +574,12 @@ def _option(terms: Terms, found: dict[str, object]) -> str | None:
         return None
     option = text_of(found, "option", "the coordinator")
     known = option in terms.options
-    require(known, "option", repr(option), "one of the options of the terms", Refusal)
+    require(known, "option", repr(option), "one of the options of the terms", Rejected)
     return option
 
 
 def _slot(found: dict[str, object]) -> ReportSlot:
     number = found.get("place")
     if isinstance(number, bool) or not isinstance(number, int):
-        raise Refusal(f"slot of the coordinator is {number!r}: must be a whole number")
+        raise Rejected(f"slot of the coordinator is {number!r}: must be a whole number")
     return ReportSlot(number, bytes_of(found, "token", "the coordinator"))

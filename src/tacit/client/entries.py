@@ -66,7 +66,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Due:
+class DueTimes:
     """Times of the next report and the next outcome query; None if nothing is pending."""
 
     reports: float | None
@@ -96,7 +96,7 @@ class ParticipationOutcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownTerms:
     """Terms known on this device, and the participant's budget and assignment under them.
 
     `named` are the terms that were looked up, `pinned` the last in their line of successors.
@@ -119,7 +119,7 @@ class Known:
 
 
 @dataclass(frozen=True, repr=False)
-class Joining:
+class AcceptedSlot:
     """An assigned slot that passed every check, to be stored in the ledger."""
 
     identity: bytes
@@ -151,6 +151,7 @@ class Joining:
 class Delivery:
     """One server's side of a participation: the report share while pending, and its result."""
 
+    identity: bytes
     role: int
     address: str
     size: int
@@ -163,7 +164,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, repr=False)
-class Running:
+class OpenParticipation:
     """A participation that is not over."""
 
     identity: bytes
@@ -230,7 +231,7 @@ class PartySpending:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentShare:
     """Receipt of one report share.
 
     Attributes
@@ -290,7 +291,7 @@ class Receipt:
         None while the participation runs; else `opened` (the aggregate was released), `refused`
         (the round was aborted), `unknown`, `missed` (deadline passed before sending), `withdrawn`
         or `broken` (the device stopped it).
-    shares : tuple of Sent
+    shares : tuple of SentShare
         The report shares, one per server; empty before they are encrypted.
     """
 
@@ -302,7 +303,7 @@ class Receipt:
     cost: Fraction
     charged: bool
     outcome: str | None
-    shares: tuple[Sent, ...]
+    shares: tuple[SentShare, ...]
     delta: Fraction = Fraction(0)
 
     def in_words(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Requests, replies and their parsing, without network I/O.
 
-A `Talk` is a generator that yields requests, receives the replies and returns a result. The modules
-`http` (synchronous) and `aio` (asyncio) drive it over a network.
+A `Conversation` is a generator that yields requests, receives the replies and returns a result. The
+modules `http` (synchronous) and `aio` (asyncio) drive it over a network.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, Unavailable
 
 T = TypeVar("T")
 LONGEST_REPLY = 1 << 20  # maximum size of a reply in bytes
@@ -41,7 +41,7 @@ class Reply:
     content: bytes = field(default=b"", repr=False)
 
     @property
-    def said(self) -> str:
+    def error_text(self) -> str:
         """The server's error message, reduced to printable characters and truncated."""
         try:
             sentence = json.loads(self.content)["error"]
@@ -52,25 +52,25 @@ class Reply:
         return "".join(letter for letter in sentence if letter.isprintable())[:_LONGEST_SENTENCE]
 
 
-Talk = Generator[Request, Reply, T]
+Conversation = Generator[Request, Reply, T]
 """Generator of requests that receives replies and returns a result."""
 
 
 def document(reply: Reply, who: str) -> dict[str, Any]:
     """The JSON object of a successful reply.
 
-    Raises `Offline` if a retry may help, otherwise `Refusal`.
+    Raises `Offline` if a retry may help, otherwise `Rejected`.
     """
     if reply.status == 0 or reply.status == 429 or reply.status >= 500:
-        raise Offline(f"{who} is unavailable ({reply.said}). Try again later")
+        raise Offline(f"{who} is unavailable ({reply.error_text}). Try again later")
     if not 200 <= reply.status < 300:
-        raise Refusal(f"{who} rejects the request: {reply.said}")
+        raise Rejected(f"{who} rejects the request: {reply.error_text}")
     try:
         found = json.loads(reply.content)
     except (ValueError, RecursionError):  # also for integers of thousands of digits
         found = None
     if not isinstance(found, dict):
-        raise Refusal(f"reply of {who} is invalid: must be a JSON object")
+        raise Rejected(f"reply of {who} is invalid: must be a JSON object")
     return found
 
 
@@ -78,7 +78,7 @@ def text_of(found: dict[str, Any], name: str, who: str) -> str:
     """A string field of a JSON object."""
     value = found.get(name)
     if not isinstance(value, str):
-        raise Refusal(f"{name} in the reply of {who} is {value!r}: must be a string")
+        raise Rejected(f"{name} in the reply of {who} is {value!r}: must be a string")
     return value
 
 
@@ -88,10 +88,10 @@ def bytes_of(found: dict[str, Any], name: str, who: str) -> bytes:
 
 
 def unhex(text: object, what: str) -> bytes:
-    """Decode hexadecimal digits; raise `Refusal` if they are invalid."""
+    """Decode hexadecimal digits; raise `Rejected` if they are invalid."""
     try:
         if isinstance(text, str) and text.isalnum():
             return bytes.fromhex(text)
     except ValueError:
         pass
-    raise Refusal(f"{what} is {text!r}: must consist of hexadecimal digits")
+    raise Rejected(f"{what} is {text!r}: must consist of hexadecimal digits")

@@ -19,13 +19,14 @@ from urllib.request import getproxies
 import httpx
 
 from tacit.client.choices import Context
+from tacit.client.deadlines import limit_exchanges
 from tacit.client.device import DeviceCore, Experiment
 from tacit.client.entries import Slot, TermsForConsent
-from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Reply, Request, Talk
+from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Conversation, Reply, Request
 from tacit.client.ledger import Ledger
 from tacit.client.loopback import NEARBY
 from tacit.client.pins import Pins
-from tacit.errors import Refusal, TacitError, require
+from tacit.errors import Rejected, TacitError, require
 
 T = TypeVar("T")
 TransportT = TypeVar("TransportT", httpx.BaseTransport, httpx.AsyncBaseTransport)
@@ -96,6 +97,8 @@ class Device(DeviceCore):
         self._http: httpx.BaseTransport | httpx.Client = connection(
             http, proxy, pins.address, httpx.HTTPTransport, httpx.Client
         )
+        if self._owned:
+            limit_exchanges(self._http, SLOWEST_REPLY)
         self._sleep = sleep
 
     def __enter__(self) -> Self:
@@ -126,10 +129,10 @@ class Device(DeviceCore):
         ------
         Offline
             A server cannot be reached at the moment.
-        Refusal
+        Rejected
             A server does not know the terms, or a digest, key, signature or successor is invalid.
         """
-        return self._drive(self.showing(experiment))
+        return self._drive(self.fetch_terms(experiment))
 
     def join(self, experiment: Experiment, invitation: str | None = None) -> Slot:
         """Join a round and return the assigned option.
@@ -155,11 +158,11 @@ class Device(DeviceCore):
             The terms changed since the participant agreed to them, or the participant withdrew.
         Offline
             A server cannot be reached at the moment; the next call gets the same slot.
-        Refusal
+        Rejected
             The coordinator rejects the request, the round violates the terms, or a limit of the
             privacy budget is reached and no option is assigned.
         """
-        return self._drive(self.joining(experiment, invitation))
+        return self._drive(self.join_round(experiment, invitation))
 
     def choose(
         self, experiment: Experiment, context: Context, invitation: str | None = None
@@ -188,10 +191,10 @@ class Device(DeviceCore):
         ------
         TacitError
             The context lacks a field, or has an unknown field or value; nothing was sent.
-        Unagreed, Offline, Refusal
-            As for `join`; `Refusal` also if the policy of the round is invalid.
+        Unagreed, Offline, Rejected
+            As for `join`; `Rejected` also if the policy of the round is invalid.
         """
-        return self._drive(self.joining(experiment, invitation, context))
+        return self._drive(self.join_round(experiment, invitation, context))
 
     def run_due(self) -> float | None:
         """Send the reports and outcome queries that are due.
@@ -201,7 +204,7 @@ class Device(DeviceCore):
         float or None
             Seconds until the next action is due; None if nothing is pending.
         """
-        return self.seconds_until(self._drive(self.reporting()).next())
+        return self.seconds_until(self._drive(self.send_due()).next())
 
     def wait_and_report(self, *, outcomes: bool = False) -> None:
         """Block until every report is sent or its round is over.
@@ -212,17 +215,17 @@ class Device(DeviceCore):
             Also wait until the outcomes of the rounds are known.
         """
         while True:
-            due = self._drive(self.reporting())
+            due = self._drive(self.send_due())
             pause = self.seconds_until(due.next(outcomes=outcomes))
             if pause is None:
                 return
             self._sleep(pause)
 
-    def _drive(self, talk: Talk[T]) -> T:
+    def _drive(self, conversation: Conversation[T]) -> T:
         try:
-            request = next(talk)
+            request = next(conversation)
             while True:
-                request = talk.send(self._exchange(request))
+                request = conversation.send(self._exchange(request))
         except StopIteration as done:
             result: T = done.value
             return result
@@ -255,7 +258,7 @@ class Device(DeviceCore):
         if self._tunnelled:
             check_tunnel(request.url)
         if isinstance(self._http, httpx.BaseTransport):
-            return self._http.handle_request(carried(request))
+            return self._http.handle_request(to_httpx(request))
         asked = self._http.build_request(**arguments(request))
         return self._http.send(asked, stream=True, follow_redirects=False)
 
@@ -270,10 +273,10 @@ def connection(
     """The given connection or a new one, through the given proxy or those of the environment."""
     if proxy is not None:
         check_proxy(proxy, address, given=http is not None)
-        return transport(trusted(), proxy=proxy)
-    if http is None and proxied():
-        http = client(verify=trusted(), timeout=TIMEOUT, mounts=NEARBY)
-    return without_cookies(http or transport(trusted()))
+        return transport(tls_context(), proxy=proxy)
+    if http is None and uses_proxies():
+        http = client(verify=tls_context(), timeout=TIMEOUT, mounts=NEARBY)
+    return without_cookies(http or transport(tls_context()))
 
 
 def check_proxy(proxy: str, address: str, *, given: bool) -> None:
@@ -291,21 +294,21 @@ def check_tunnel(url: str) -> None:
     parts = urlsplit(url)
     where = f"{parts.scheme}://{parts.netloc}"
     rule = "https, because the proxy reads http. Ask the operator for TLS, or leave out proxy"
-    require(parts.scheme == "https", "address", where, rule, Refusal)
+    require(parts.scheme == "https", "address", where, rule, Rejected)
 
 
-def proxied() -> bool:
+def uses_proxies() -> bool:
     """Whether the environment configures proxies; only `httpx.Client` supports them."""
     return any(getproxies().get(scheme) for scheme in ("http", "https", "all"))
 
 
 @lru_cache(maxsize=1)
-def trusted() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """TLS context with the trusted certificate authorities, shared by all devices of a process."""
     return httpx.create_ssl_context()
 
 
-def carried(request: Request) -> httpx.Request:
+def to_httpx(request: Request) -> httpx.Request:
     """The request as an `httpx.Request` for a transport."""
     return httpx.Request(**arguments(request), extensions=_TIMEOUTS)
 

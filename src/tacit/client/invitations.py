@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 
 SECRET_SIZE = 16
 LENGTH = 107  # characters of an encoded invitation
@@ -37,13 +37,13 @@ def decoded(invitation: str) -> bytes:
 
 
 def without_secret(invitation: str) -> str:
-    """The invitation for the coordinator; raises `Refusal` for a malformed one.
+    """The invitation for the coordinator; raises `Rejected` for a malformed one.
 
     A malformed one, such as one with a space at its end, may contain the whole secret.
     """
     whole = decoded(invitation)
     if not whole:
-        raise Refusal(
+        raise Rejected(
             f"invitation is malformed: must be {LENGTH} printable ASCII characters without spaces. "
             "Copy it again; nothing was sent"
         )

@@ -11,22 +11,23 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache
 
 from tacit.aggregation import ReportSlot
 from tacit.client.budget import Budget, decoded
 from tacit.client.entries import (
+    AcceptedSlot,
     Delivery,
-    Joining,
-    Known,
+    KnownTerms,
+    OpenParticipation,
     ParticipationOutcome,
     Receipt,
-    Running,
-    Sent,
+    SentShare,
 )
 from tacit.client.report_schedule import Attempt
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Account, Pinned, Terms
 
@@ -81,11 +82,11 @@ class Ledger(Budget):
             Whether the parties of the preceding terms signed that these succeed them. Otherwise
             only terms of the same parties share limits, and known terms of others may not be named.
         """
-        terms, promise = pinned.terms, pinned.terms.promise
+        terms, guarantee = pinned.terms, pinned.terms.guarantee
         with self.together():
-            names = self._line(terms, approved)
-            lineage = self._united(names, promise.epsilon, promise.participations)
-            self._know_keys(lineage, terms.keys)
+            names = self._related_digests(terms, approved)
+            lineage = self._merged_lineage(names, guarantee.epsilon, guarantee.participations)
+            self._store_keys(lineage, terms.keys)
             self._run(
                 "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ?, "
                 "approved = max(approved, ?) WHERE digest = ?",
@@ -99,7 +100,7 @@ class Ledger(Budget):
             self._run("UPDATE terms SET agreed = 1 WHERE digest = ?", digest)
             self._run("UPDATE lineages SET withdrawn = 0 WHERE id = ?", lineage)
 
-    def known(self, digest: bytes) -> Known | None:
+    def known(self, digest: bytes) -> KnownTerms | None:
         """The last successor of these terms, with the participant's budget and assignment.
 
         None if this device does not know the terms.
@@ -125,14 +126,14 @@ class Ledger(Budget):
             joined = [row for row in rounds if not row["charged"] and row["outcome"] is None]
             own = [row for row in rounds if row["terms"] is not None]
             sends = [row["sends"] for row in own if row["identity"] == entry["asked"]]
-            return Known(
+            return KnownTerms(
                 pinned=pinned,
                 state=last["state"],
                 agreed=_agreed(line, pinned.terms),
                 checked=last["checked"],
                 account=Account(*self._read_limits(entry), self._cost(charged), len(charged)),
                 pending=self._cost(joined),
-                aborted=len({row["identity"] for row in rounds if _in_vain(row)}),
+                aborted=len({row["identity"] for row in rounds if _refundable(row)}),
                 withdrawn=bool(entry["withdrawn"]),
                 option=entry["option"],
                 until=entry["until"],
@@ -144,7 +145,7 @@ class Ledger(Budget):
         """Terms from the file, with their signatures verified again: the file cannot forge them."""
         try:
             return _pinned(row["text"], row["signatures"])
-        except Refusal as problem:
+        except Rejected as problem:
             raise self._unusable(str(problem)) from None
 
     # Slots
@@ -210,7 +211,7 @@ class Ledger(Budget):
 
         Raises
         ------
-        Refusal
+        Rejected
             If the participant withdrew, or a limit would be exceeded.
         """
         with self.together():
@@ -222,19 +223,19 @@ class Ledger(Budget):
         """Whether this slot or another valid assignment is stored; reject an inadmissible slot."""
         entry = self._only("SELECT withdrawn, until FROM lineages WHERE id = ?", lineage)
         if entry["withdrawn"]:
-            raise Refusal("the participant has left the experiment. Call agree() to join it again")
+            raise Rejected("the participant has left the experiment. Call agree() to join it again")
         found = self._all("SELECT slot, lineage FROM rounds WHERE identity = ?", identity)
         same = [row["slot"] for row in found if row["lineage"] == lineage]
         if entry["until"] > now or slot.encode() in same:
             return True
         if found:
-            raise Refusal(
+            raise Rejected(
                 f"round {identity.hex()} was joined before: a device takes part once in a round"
             )
-        self._check_room(lineage, cost)
+        self._check_budget(lineage, cost)
         return False
 
-    def join(self, new: Joining) -> None:
+    def join(self, new: AcceptedSlot) -> None:
         """Store a slot; reject it if its cost exceeds a limit or the round was joined before."""
         with self.together():
             lineage = self._lineage(new.terms)
@@ -266,7 +267,7 @@ class Ledger(Budget):
             )
             return True
 
-    def waiting(self, digest: bytes) -> Running | None:
+    def waiting(self, digest: bytes) -> OpenParticipation | None:
         """The latest participation whose report waits to be encrypted, under any of these terms.
 
         It may have been joined under preceding terms.
@@ -284,14 +285,14 @@ class Ledger(Budget):
 
     # Encrypting and sending
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[OpenParticipation]:
         """All participations that are not over, ordered by their sending time."""
         with self.together():
             rows = self._all("SELECT * FROM rounds WHERE outcome IS NULL ORDER BY sends, identity")
             return [self._running(row) for row in rows]
 
-    def _running(self, row: sqlite3.Row) -> Running:
-        return Running(
+    def _running(self, row: sqlite3.Row) -> OpenParticipation:
+        return OpenParticipation(
             identity=row["identity"],
             pinned=self._pinned(self._only("SELECT * FROM terms WHERE digest = ?", row["terms"])),
             announcement=row["announcement"],
@@ -305,10 +306,10 @@ class Ledger(Budget):
 
     def _deliveries(self, identity: bytes) -> tuple[Delivery, ...]:
         rows = self._all("SELECT * FROM shares WHERE identity = ? ORDER BY role", identity)
-        names = ("role", "address", "size", "digest", "encrypted", "sent", "rejected", "outcome")
+        stored = {field.name for field in fields(Delivery)} - {"attempts"}
         return tuple(
             Delivery(
-                **{name: row[name] for name in names},
+                **{name: row[name] for name in stored},
                 attempts={
                     what: (row[f"{what.value}_attempts"], row[f"{what.value}_last"])
                     for what in Attempt
@@ -323,7 +324,9 @@ class Ledger(Budget):
             row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
             return () if row is None else self._deliveries(identity)
 
-    def charge(self, identity: bytes, make: Callable[[Running], Mapping[int, bytes]]) -> None:
+    def charge(
+        self, identity: bytes, make: Callable[[OpenParticipation], Mapping[int, bytes]]
+    ) -> None:
         """Charge the round, store the report shares encrypted by `make`, and delete the levels.
 
         All of it happens in one transaction. The call does nothing if the report is encrypted
@@ -337,7 +340,7 @@ class Ledger(Budget):
             )
             if row is None:
                 return
-            self._check_room(row["lineage"], self._fraction(row["cost"]), besides=row["report"])
+            self._check_budget(row["lineage"], self._fraction(row["cost"]), besides=row["report"])
             self._check_delta(row["lineage"], self._fraction(row["delta"]), besides=row["report"])
             running = self._running(row)
             for role, share in sorted(make(running).items()):
@@ -353,15 +356,13 @@ class Ledger(Budget):
                 *(identity, row["report"]),
             )
 
-    def claim(self, identity: bytes, delivery: Delivery, what: Attempt, now: float) -> bool:
+    def claim(self, delivery: Delivery, what: Attempt, now: float) -> bool:
         """Claim the next attempt for this process.
 
         False if another process was faster, or if the participation is over, as after a withdrawal.
 
         Parameters
         ----------
-        identity : bytes
-            The round.
         delivery : Delivery
             The server's side of the participation, as it was read.
         what : Attempt
@@ -373,55 +374,25 @@ class Ledger(Budget):
             f"UPDATE shares SET {what.value}_attempts = {what.value}_attempts + 1, "
             f"{what.value}_last = ? WHERE identity = ? AND role = ? AND {what.value}_attempts = ? "
             "AND identity IN (SELECT identity FROM rounds WHERE outcome IS NULL)",
-            *(now, identity, delivery.role, delivery.attempts[what][0]),
+            *(now, delivery.identity, delivery.role, delivery.attempts[what][0]),
         )
         return done.rowcount == 1
 
-    def accepted(self, identity: bytes, role: int, now: float) -> None:
-        """Delete a report share that its server accepted.
+    def accepted(self, delivery: Delivery, now: float) -> None:
+        """Delete a report share that its server accepted now, in seconds since 1970."""
+        self._update(delivery, "encrypted = NULL, sent = ?", now)
 
-        Parameters
-        ----------
-        identity : bytes
-            The round.
-        role : int
-            Index of the server among the parties of the terms.
-        now : float
-            The time in seconds since 1970.
-        """
-        self._update(identity, role, "encrypted = NULL, sent = ?", now)
+    def rejected(self, delivery: Delivery, why: str) -> None:
+        """Delete a report share that its server rejected permanently, and store the reason."""
+        self._update(delivery, "encrypted = NULL, rejected = ?", why)
 
-    def rejected(self, identity: bytes, role: int, why: str) -> None:
-        """Delete a report share that its server rejected permanently.
+    def keep_outcome(self, delivery: Delivery, outcome: bytes) -> None:
+        """Store a server's signed statement of the round's outcome."""
+        self._update(delivery, "outcome = ?", outcome)
 
-        Parameters
-        ----------
-        identity : bytes
-            The round.
-        role : int
-            Index of the server among the parties of the terms.
-        why : str
-            The server's reason.
-        """
-        self._update(identity, role, "encrypted = NULL, rejected = ?", why)
-
-    def keep_outcome(self, identity: bytes, role: int, outcome: bytes) -> None:
-        """Store a server's signed statement of the round's outcome.
-
-        Parameters
-        ----------
-        identity : bytes
-            The round.
-        role : int
-            Index of the server among the parties of the terms.
-        outcome : bytes
-            The signed message.
-        """
-        self._update(identity, role, "outcome = ?", outcome)
-
-    def _update(self, identity: bytes, role: int, change: str, value: object) -> None:
+    def _update(self, delivery: Delivery, change: str, value: object) -> None:
         changed = f"UPDATE shares SET {change} WHERE identity = ? AND role = ?"
-        self._write(changed, value, identity, role)
+        self._write(changed, value, delivery.identity, delivery.role)
 
     def expire(self, identity: bytes) -> None:
         """The deadline has passed: delete the encrypted shares that no server accepted."""
@@ -488,7 +459,7 @@ class Ledger(Budget):
             charged=bool(row["charged"]),
             outcome=row["outcome"],
             shares=tuple(
-                Sent(
+                SentShare(
                     one.address,
                     one.size,
                     one.digest,
@@ -517,7 +488,7 @@ def _last(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
     return last
 
 
-def _in_vain(row: sqlite3.Row) -> bool:
+def _refundable(row: sqlite3.Row) -> bool:
     """Whether a round was aborted or its outcome is unknown.
 
     Both count alike, so that servers gain nothing by withholding the outcome of an aborted round.
@@ -532,9 +503,9 @@ def _agreed(line: Sequence[sqlite3.Row], terms: Terms) -> bool | None:
     None if no terms of the line were agreed to.
     """
     agreed = [decoded(row["text"]) for row in line if row["agreed"]]
-    return any(_said(old) == _said(terms) for old in agreed) if agreed else None
+    return any(_consent_fields(old) == _consent_fields(terms) for old in agreed) if agreed else None
 
 
-def _said(terms: Terms) -> tuple[object, ...]:
+def _consent_fields(terms: Terms) -> tuple[object, ...]:
     """The fields whose change requires a new agreement."""
     return terms.question, terms.options, terms.organisation, terms.purpose

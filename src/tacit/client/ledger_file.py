@@ -118,7 +118,8 @@ class LedgerFile:
     def _unusable(self, why: str) -> LedgerError:
         return LedgerError(
             f"ledger {self.path} cannot be used ({why}). Nothing was changed and nothing is sent: "
-            "free the disk, or restore a copy of the file that is not older than the last report"
+            "create its directory, free the disk, or restore a copy of the file that is not older "
+            "than the last report"
         )
 
     @contextmanager

@@ -20,10 +20,10 @@ Outcome = Value | Mapping[str, Value | Sequence[Value]]
 """An answer, one for each metric, or those of every option that was tried."""
 
 
-def level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
+def round_to_level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
     """Round a value to an adjacent level at random; the expectation is the value.
 
-    >>> level(Answer("minutes", levels=4, high=Fraction(60)), 45)
+    >>> round_to_level(Answer("minutes", levels=4, high=Fraction(60)), 45)
     3
     """
     exact = Fraction(value) if isinstance(value, bool) else as_fraction("answer", value)
@@ -35,10 +35,10 @@ def level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
     return whole + (uniform(rest.denominator, 1, source)[0] < rest.numerator)
 
 
-def nothing_happened(answer: Answer) -> tuple[int, ...]:
+def default_levels(answer: Answer) -> tuple[int, ...]:
     """Default levels if nothing is recorded: zero, or the value of the range nearest to zero."""
     zero = min(max(Fraction(0), answer.low), answer.high)
-    return tuple(level(answer, zero) for _ in answer.metrics)
+    return tuple(round_to_level(answer, zero) for _ in answer.metrics)
 
 
 def levels_of_plays(answer: Answer, plays: Sequence[str], value: Outcome) -> dict[int, int]:
@@ -57,7 +57,9 @@ def levels_of_plays(answer: Answer, plays: Sequence[str], value: Outcome) -> dic
         given = list(said) if isinstance(said, Sequence) else [said]
         rule = f"{len(places)}, one for each time that it is tried"
         require(len(given) == len(places), f"number of answers about {option}", len(given), rule)
-        found |= {place: level(answer, one) for place, one in zip(places, given, strict=True)}
+        found |= {
+            place: round_to_level(answer, one) for place, one in zip(places, given, strict=True)
+        }
     return found
 
 
@@ -69,10 +71,10 @@ def levels_of(answer: Answer, value: Outcome) -> dict[int, int]:
         several = [name for name, part in value.items() if isinstance(part, Sequence)]
         require(not several, "answer of", several, "one number")
         return {
-            answer.metrics.index(name): level(answer, part)
+            answer.metrics.index(name): round_to_level(answer, part)
             for name, part in value.items()
             if not isinstance(part, Sequence)
         }
     rule = f"a mapping of {', '.join(answer.metrics)} to numbers"
     require(len(answer.metrics) == 1, "answer", value, rule)
-    return {0: level(answer, value)}
+    return {0: round_to_level(answer, value)}

@@ -10,7 +10,7 @@ NEARBY: Mapping[str, None] = dict.fromkeys(("all://127.0.0.1", "all://localhost"
 """Value for the `mounts` argument of httpx clients."""
 
 
-def on_this_machine(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """Whether the URL is a loopback address, so that requests never leave the machine."""
     try:
         host = urlsplit(url).hostname or ""

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Tries:
+class _PlaysInProgress:
     """The options that a participant tries, and the answers so far."""
 
     plays: tuple[str, ...]
@@ -139,7 +139,7 @@ class TacitProvider(AbstractProvider):
         self._stop, self._wake = threading.Event(), threading.Event()
         self._not_before: dict[str, tuple[float, str]] = {}
         self._participant: str | None = None
-        self._tries: dict[str, _Tries] = {}
+        self._tries: dict[str, _PlaysInProgress] = {}
         self._lock = threading.Lock()
 
     def get_metadata(self) -> Metadata:
@@ -321,7 +321,7 @@ class TacitProvider(AbstractProvider):
         with self._lock:
             tries = self._tries.get(flag.experiment)
             if tries is None or tries.plays != given.plays:
-                tries = self._tries[flag.experiment] = _Tries(given.plays)
+                tries = self._tries[flag.experiment] = _PlaysInProgress(given.plays)
             place = tries.place
         return _tried(values.get(given.plays[place], default), given, place)
 

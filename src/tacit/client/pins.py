@@ -36,6 +36,12 @@ class Pins:
     helper: str | None = None
 
     def __post_init__(self) -> None:
+        require(
+            self.address.startswith(("https://", "http://")),
+            "address",
+            repr(self.address),
+            "a URL that begins with https:// or http://",
+        )
         for name, key in zip(("coordinator", "helper"), self.keys, strict=False):
             require(len(key) == KEY_SIZE, name, key.hex(), f"{2 * KEY_SIZE} hexadecimal digits")
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.client.budget import decoded
-from tacit.client.entries import Known
-from tacit.client.exchange import Request, Talk, document, text_of, unhex
+from tacit.client.entries import KnownTerms
+from tacit.client.exchange import Conversation, Request, document, text_of, unhex
 from tacit.client.ledger import Ledger
 from tacit.client.pins import Pins
 from tacit.client.trust_models import reporter
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 from tacit.terms import Pinned, Terms, check_live, check_successor
 
 REFRESH = 3600.0  # seconds until terms are refetched
@@ -39,7 +39,7 @@ class PublishedTerms:
     def __init__(self, ledger: Ledger, pins: Pins, clock: Callable[[], float]) -> None:
         self._ledger, self._pins, self._clock = ledger, pins, clock
 
-    def up_to_date(self, digest: bytes, known: Known | None) -> Talk[Known]:
+    def up_to_date(self, digest: bytes, known: KnownTerms | None) -> Conversation[KnownTerms]:
         """Latest terms of the line, refetched after `REFRESH` seconds or if the pinned keys
         changed.
         """
@@ -51,7 +51,7 @@ class PublishedTerms:
             known = yield from self.fetch(digest)
         return known
 
-    def fetch(self, named: bytes) -> Talk[Known]:
+    def fetch(self, named: bytes) -> Conversation[KnownTerms]:
         """Fetch terms and all their successors; store them only if all checks pass."""
         line: list[tuple[Pinned, str]] = []
         copy = yield from self._copy("the coordinator", self._pins.address, named)
@@ -63,7 +63,7 @@ class PublishedTerms:
                 break
             rule = f"at most {_MOST_SUCCESSORS}. Name later terms"
             count = len(line)
-            require(count <= _MOST_SUCCESSORS, "number of successors", count, rule, Refusal)
+            require(count <= _MOST_SUCCESSORS, "number of successors", count, rule, Rejected)
             pinned = pinned.succeeded_by(*successor)
             where, digest = coordinator_of(pinned.terms), pinned.terms.digest
             copy = yield from self._copy("the coordinator", where, digest)
@@ -84,7 +84,7 @@ class PublishedTerms:
             check_successor(before.pinned.terms, copy.terms)
         return pinned
 
-    def _compared(self, pinned: Pinned, one: _Copy) -> Talk[_Successor | None]:
+    def _compared(self, pinned: Pinned, one: _Copy) -> Conversation[_Successor | None]:
         """The successor of the terms, if the copy of the helper, where there is one, agrees."""
         terms = pinned.terms
         if terms.helper is None:
@@ -92,21 +92,21 @@ class PublishedTerms:
         address = terms.parties[terms.helper].address
         other = yield from self._copy("the helper", address, terms.digest)
         if one.successor and other.successor and one.successor[0] != other.successor[0]:
-            raise Refusal("coordinator and helper name different successors: must be the same")
+            raise Rejected("coordinator and helper name different successors: must be the same")
         return one.successor or other.successor
 
-    def _copy(self, who: str, address: str, digest: bytes) -> Talk[_Copy]:
+    def _copy(self, who: str, address: str, digest: bytes) -> Conversation[_Copy]:
         """Fetch and check the terms that one party publishes."""
         url = f"{address.rstrip('/')}/experiments/{digest.hex()}/terms"
         found = document((yield Request("GET", url)), who)
         terms = _terms(found, who)
         asked, got = digest.hex(), terms.digest.hex()
-        require(got == asked, f"digest of the terms of {who}", got, f"{asked} as named", Refusal)
+        require(got == asked, f"digest of the terms of {who}", got, f"{asked} as named", Rejected)
         check_live(terms)
         reporter(terms).check_terms(terms)
         successor = found.get("successor")
         holds = successor is None or isinstance(successor, dict)
-        require(holds, f"successor of {who}", repr(successor), "a JSON object", Refusal)
+        require(holds, f"successor of {who}", repr(successor), "a JSON object", Rejected)
         return _Copy(
             terms,
             _signatures(found, "signatures", who),
@@ -133,5 +133,5 @@ def _terms(found: dict[str, object], who: str) -> Terms:
 def _signatures(found: dict[str, object], name: str, who: str) -> tuple[bytes, ...]:
     listed = found.get(name)
     if not isinstance(listed, list) or len(listed) > 2:
-        raise Refusal(f"{name} of {who} are {listed!r}: must be a list of at most two")
+        raise Rejected(f"{name} of {who} are {listed!r}: must be a list of at most two")
     return tuple(unhex(entry, f"a signature of {who}") for entry in listed)

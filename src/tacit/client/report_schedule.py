@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tacit.aggregation.announcements import LiveRound
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 
 SEED_SIZE = 32
 MOST_QUESTIONS = 20  # about two weeks
@@ -28,7 +28,7 @@ class Attempt(Enum):
 
 
 @dataclass(frozen=True, repr=False)
-class Pace:
+class RequestSchedule:
     """Schedule of one participation: from joining through sending to the round's outcome."""
 
     seed: bytes
@@ -38,14 +38,14 @@ class Pace:
     margin: int
 
     @classmethod
-    def of(cls, announced: LiveRound, joined: float, seed: bytes) -> Pace:
+    def of(cls, announced: LiveRound, joined: float, seed: bytes) -> RequestSchedule:
         """Schedule for a round joined at time `joined`."""
         return cls(
             seed, joined, announced.binding.window, announced.binding.closes, margin(announced)
         )
 
     @property
-    def sends(self) -> float:
+    def first_send(self) -> float:
         """Time of the first attempt to send both report shares.
 
         It is uniform over the first half of the margin after the window. The second half is left
@@ -54,17 +54,17 @@ class Pace:
         return self.joined + self.window + self._drawn("sends", 0, 0) * self.margin / 2
 
     @property
-    def asks(self) -> float:
+    def first_query(self) -> float:
         """Time of the first query for the round's outcome."""
         return self.closes + self._drawn("asks", 0, 0) * self.margin / 2
 
-    def next(self, what: Attempt, role: int, attempts: int, last: float) -> float:
+    def next_attempt(self, what: Attempt, role: int, attempts: int, last: float) -> float:
         """Time of the next attempt after `attempts` attempts, the last at `last`.
 
         Pauses double and are jittered.
         """
         if not attempts:
-            return self.sends if what is Attempt.REPORT else self.asks
+            return self.first_send if what is Attempt.REPORT else self.first_query
         first = min(max(self.margin / _ATTEMPTS_FIT, _SHORTEST), _FIRST)
         pause = min(first * 2.0 ** min(attempts - 1, 40), _LONGEST)
         return last + pause * (1 + self._drawn(what.value, role, attempts)) / 2
@@ -85,7 +85,7 @@ def check_times(announced: LiveRound, now: float) -> None:
     """Reject a round that this device cannot report to in time by its own clock."""
     last = announced.assigned_until
     rule = f"at most {last}, the end of slot assignment. Check the clocks, or join another round"
-    require(int(now) <= last, "time of this device", f"{now:.0f}", rule, Refusal)
+    require(int(now) <= last, "time of this device", f"{now:.0f}", rule, Rejected)
     left = margin(announced)
     rule = "at least 1 second between the last observation window and the deadline"
-    require(left >= 1, "time to send", left, rule, Refusal)
+    require(left >= 1, "time to send", left, rule, Rejected)

@@ -19,7 +19,7 @@ from typing import Self
 
 from tacit.contextual.feature_maps import check_length
 from tacit.errors import require
-from tacit.sampling.coins import below
+from tacit.sampling.coins import uniform_below
 
 RESOLUTION = 1 << 16  # radius of the ball of reports, in units
 LONGEST = 1 << 15  # bytes of a policy
@@ -199,6 +199,6 @@ class FitReport:
         found = []
         for number in self.fitted(policy, played):
             whole, rest = divmod(math.floor(number * self.radius * FINE + 0.5), FINE)
-            found.append(whole + (below(FINE) < rest))
+            found.append(whole + (uniform_below(FINE) < rest))
         check_length(found, self.resolution)
         return found

@@ -82,6 +82,11 @@ class MomentReport:
         """d + d (d + 1) / 2 integers."""
         return self.dimension + self.dimension * (self.dimension + 1) // 2
 
+    @property
+    def largest(self) -> int:
+        """The largest product of two features, or of a feature and a centred reward."""
+        return max(self.resolution**2, self.levels * self.resolution)
+
     def vector(self, features: Sequence[int], level: int) -> list[int]:
         """(2 level - levels) x, in units of 1/(2 levels resolution), and x_i x_j for i <= j.
 
@@ -126,7 +131,10 @@ class ScaledMomentReport(MomentReport):
 
     @property
     def factor(self) -> int:
-        """The factor of (2 level - levels) x; w is 2 factor levels / (5 resolution), at most 2."""
+        """The integer that scales (2 level - levels) x.
+
+        It makes the weight w of x (y - ½) 2 factor levels / (5 resolution), at most 2.
+        """
         return DIAGONAL * self.resolution // self.levels
 
     def vector(self, features: Sequence[int], level: int) -> list[int]:

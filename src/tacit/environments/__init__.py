@@ -4,7 +4,7 @@ from tacit.environments.callables import FromFunction
 from tacit.environments.context_logs import ContextLog, read_context_log
 from tacit.environments.contextual import ContextFunction, ContextualWorld, SegmentContexts
 from tacit.environments.contract import Environment, instance_means
-from tacit.environments.guarded import Guarded
+from tacit.environments.guarded import TwoMetrics
 from tacit.environments.recorded import OutOfData, Recorded, RecordedRun, check_horizon
 from tacit.environments.replay import Replay, read_mslr
 from tacit.environments.silos import OwnSilos
@@ -20,13 +20,13 @@ __all__ = [
     "ContextualWorld",
     "Environment",
     "FromFunction",
-    "Guarded",
     "OutOfData",
     "OwnSilos",
     "Recorded",
     "RecordedRun",
     "Replay",
     "SegmentContexts",
+    "TwoMetrics",
     "check_horizon",
     "from_frame",
     "instance_means",

@@ -30,6 +30,7 @@ from tacit.environments.callables import check_rewards
 from tacit.environments.contract import FINE, World
 from tacit.errors import TacitError
 from tacit.protocols.statistic_sums import StatisticTotals
+from tacit.protocols.statistics import Answers
 from tacit.types import Arm, DeviceChoice, Floats, Integers, Levels, Played, Round
 
 CHUNK = 1 << 16  # participants simulated at once
@@ -125,7 +126,7 @@ class ContextualWorld(World):
         """The same world with these features."""
 
     @cached_property
-    def single(self) -> tuple[float, float] | None:
+    def single_option_regret(self) -> tuple[float, float] | None:
         """Regret per participant of the best option for everybody, and of uniform choice.
 
         None if means are unknown.
@@ -213,7 +214,8 @@ class RoundTotals:
             counted = np.bincount(levels, minlength=precision + 1)
             self.levels = counted if not len(self.levels) else self.levels + counted
         elif self.protocol is not None:
-            self.sums = self.sums + self.protocol.statistic.total(people, options, levels, rng)
+            answers = Answers(people, options, levels)
+            self.sums = self.sums + self.protocol.statistic.total(answers, rng)
 
     def played(self) -> Played:
         """The load of the protocol, and the regret."""
@@ -379,7 +381,7 @@ class SegmentContexts(ContextualWorld):
     Examples
     --------
     >>> world = SegmentContexts(np.array([[0.2, 0.4], [0.5, 0.3]]), np.array([0.5, 0.5]))
-    >>> [round(number, 3) for number in world.single]
+    >>> [round(number, 3) for number in world.single_option_regret]
     [0.099, 0.1]
     """
 

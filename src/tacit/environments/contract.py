@@ -51,7 +51,7 @@ class World(ABC):
         return None
 
     @property
-    def single(self) -> tuple[float, float] | None:
+    def single_option_regret(self) -> tuple[float, float] | None:
         """Regret per participant of one option for everybody, the best, and of uniform choice.
 
         None where contexts do not matter, or means are unknown.
@@ -359,7 +359,28 @@ remembered_table = lru_cache(maxsize=256)(level_table)
 
 
 def check_means(means: npt.ArrayLike) -> Floats:
-    """Means as an array; rejected unless in [0, 1]."""
+    """Means as an array; rejected unless in [0, 1].
+
+    Parameters
+    ----------
+    means : array_like
+        The mean reward of each of two or more arms.
+
+    Returns
+    -------
+    array
+        The means in double precision.
+
+    Raises
+    ------
+    TacitError
+        If there are fewer than two, or one is outside of [0, 1].
+
+    Examples
+    --------
+    >>> check_means((0.31, 0.47)).tolist()
+    [0.31, 0.47]
+    """
     array = np.asarray(means, dtype=float)
     if array.ndim != 1 or len(array) < 2:
         raise TacitError(
@@ -395,6 +416,11 @@ def instance_means(name: str, arms: int, seed: int) -> Floats:
     -------
     array
         One mean reward per arm.
+
+    Raises
+    ------
+    TacitError
+        If there is no instance of this name.
 
     Examples
     --------

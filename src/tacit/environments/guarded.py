@@ -13,13 +13,13 @@ from tacit.types import Floats, Levels, Played, Round
 
 
 @dataclass(frozen=True)
-class Guarded(Environment):
+class TwoMetrics(Environment):
     """Rewards from `main` and a second metric from `second`, independent given the option.
 
     Regret counts `main` only.
 
     >>> from tacit.environments.synthetic import Bernoulli
-    >>> world = Guarded(Bernoulli((0.2, 0.7)), Bernoulli((0.1, 0.1)))
+    >>> world = TwoMetrics(Bernoulli((0.2, 0.7)), Bernoulli((0.1, 0.1)))
     >>> world.reports(1, 2, np.random.default_rng(0)).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """

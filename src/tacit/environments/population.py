@@ -98,7 +98,7 @@ class LinearWorld(World):
 
 
 @dataclass(frozen=True, eq=False)
-class Watchers:
+class ObservedAverages:
     """The reports of clients who observed a design."""
 
     population: Population
@@ -119,7 +119,7 @@ class Watchers:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitters(Watchers):
+class ClippedFits(ObservedAverages):
     """The parameters that clients fit, clipped to a ball, client by client."""
 
     fit: Fit
@@ -190,10 +190,10 @@ class Population(LinearWorld):
         deviation = self.client_std * np.abs(self.actions).sum(axis=1)
         return float((np.abs(self.means) + deviation).max()) + self.reward_std
 
-    def load(self, design: Design, participants: int, rng: np.random.Generator) -> Watchers:  # noqa: ARG002
+    def load(self, design: Design, participants: int, rng: np.random.Generator) -> ObservedAverages:  # noqa: ARG002
         """Fresh clients who observe the design, and fit a parameter if it is a `Fit`."""
         about = (self, np.array(design.support), np.array(design.plays), participants)
-        return Fitters(*about, design) if isinstance(design, Fit) else Watchers(*about)
+        return ClippedFits(*about, design) if isinstance(design, Fit) else ObservedAverages(*about)
 
     def total(
         self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator
@@ -226,7 +226,7 @@ class Population(LinearWorld):
 
 
 @dataclass(frozen=True, eq=False)
-class Signs:
+class SignReports:
     """The reports of participants who each played one option once and observed ±B."""
 
     ups: int
@@ -265,12 +265,17 @@ class SharedParameter(LinearWorld):
                 "larger bound, or a shorter theta."
             )
 
-    def load(self, design: Design, participants: int, rng: np.random.Generator) -> list[Signs]:  # noqa: ARG002
+    def load(
+        self,
+        design: Design,
+        participants: int,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> list[SignReports]:
         """One sum per option."""
         plays = np.array(design.plays)
         ups = self.successes(np.array(design.support), plays, rng)
         rows = zip(ups.tolist(), plays.tolist(), strict=True)
-        return [Signs(up, count, self.bound) for up, count in rows]
+        return [SignReports(up, count, self.bound) for up, count in rows]
 
     def successes(self, support: Integers, plays: Integers, rng: np.random.Generator) -> Integers:
         """Number of participants that observed +bound, per action."""

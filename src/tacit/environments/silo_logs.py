@@ -190,7 +190,7 @@ class RecordedSilosRun(Silos):
         at = self._next.copy()
         while True:
             rows = self._rows(at)
-            features = actor.look(self._features(rows))
+            features = actor.as_features(self._features(rows))
             picked = actor.preferred(features)
             pairs = list(zip(self.recorded.logs, rows, strict=True))
             logged = np.array([log.actions[row] for log, row in pairs])

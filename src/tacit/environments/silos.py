@@ -106,7 +106,7 @@ class Silos(World):
         }
         reports = actor.report()
         return Played(
-            reports.sum(axis=0) if protocol is None else protocol.gathered(reports),
+            reports.sum(axis=0) if protocol is None else protocol.weighted_total(reports),
             np.arange(1.0, len(lost) + 1),
             np.cumsum(known) if len(known) == len(lost) else None,
             notes=notes,
@@ -115,7 +115,7 @@ class Silos(World):
     def serve(self, actor: Any, rng: np.random.Generator) -> float | None:
         """Serve one participant of every silo; return their regret, None where it is unknown."""
         everyone = np.arange(self.silos)
-        features = actor.look(self.contexts(rng), bounded=self.bounded)
+        features = actor.as_features(self.contexts(rng), bounded=self.bounded)
         chosen = actor.choose(features)
         means = self.mean_rewards(features)
         got = None if means is None else means[everyone, chosen]

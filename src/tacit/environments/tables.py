@@ -163,17 +163,17 @@ def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Rec
     frame
         A table or a log, as in `read_table`; missing values are empty cells.
     clip, resample
-        As in `read_table`.
+        As in `read_table`; errors name the row.
 
     Returns
     -------
     Recorded or Replay
-        As from `read_table`.
+        The environment, as `read_table` returns it.
 
     Raises
     ------
     TacitError
-        If the frame cannot be read unambiguously; the message names the row.
+        If `frame` is no table or log of rewards.
 
     Examples
     --------

@@ -114,11 +114,11 @@ class Chart:
     y: Axis
     series: Sequence[Series]
 
-    def across(self, value: float) -> float:
+    def x_position(self, value: float) -> float:
         """Horizontal position of a value."""
         return round(LEFT + (WIDE - LEFT - RIGHT) * self.x.share(value), 1)
 
-    def down(self, value: float) -> float:
+    def y_position(self, value: float) -> float:
         """Vertical position of a value."""
         return round(HIGH - BOTTOM - (HIGH - TOP - BOTTOM) * self.y.share(value), 1)
 
@@ -129,7 +129,7 @@ class Chart:
     def line(self, points: Sequence[Point], spreads: float = 0.0) -> str:
         """Coordinates of the values, or of values that many errors away."""
         placed = [(p.x, p.y + spreads * p.spread) for p in points if p.x is not None]
-        return " ".join(f"{self.across(x)},{self.down(y)}" for x, y in placed)
+        return " ".join(f"{self.x_position(x)},{self.y_position(y)}" for x, y in placed)
 
 
 @dataclass(frozen=True)
@@ -174,17 +174,17 @@ class StepChart:
     rounds: int
     labels: Sequence[TimeLabel | None] = ()
 
-    def y(self, value: float) -> int:
+    def y_position(self, value: float) -> int:
         """Vertical position of a value."""
         return round(STEPS_HIGH * (1 - self.axis.share(value)))
 
     def line(self, known: Mapping[int, Mapping[str, Any]], name: str = "mean") -> str:
         """Path of a value of the intervals, by round."""
-        return self._steps([(n, n + 1, self.y(one[name])) for n, one in known.items()])
+        return self._steps([(n, n + 1, self.y_position(one[name])) for n, one in known.items()])
 
     def band(self, known: Mapping[int, Mapping[str, Any]]) -> str:
         """Path around the intervals, by round."""
-        back = [(n + 1, n, self.y(one["low"])) for n, one in reversed(list(known.items()))]
+        back = [(n + 1, n, self.y_position(one["low"])) for n, one in reversed(list(known.items()))]
         return f"{self.line(known, 'high')}L{self._steps(back)[1:]}Z"
 
     def _steps(self, pieces: Sequence[tuple[int, int, int]]) -> str:

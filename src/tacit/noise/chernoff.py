@@ -42,7 +42,7 @@ def tail_bound(distribution: Any, t: float) -> float:
     return min(1.0, 2 * math.exp(min(0.0, float(found.fun))))
 
 
-def widest(distribution: Any, p: float) -> float:
+def tail_radius(distribution: Any, p: float) -> float:
     """A t with P[|X - mean| > t] <= p by `tail_bound`, within a factor of 1.001."""
     low, high = 0.0, max(1.0, math.sqrt(distribution.variance))
     while tail_bound(distribution, high) > p:

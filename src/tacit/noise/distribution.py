@@ -37,7 +37,24 @@ STORABLE: dict[str, type] = {}  # every distribution and registered class, by mo
 
 
 def stored_name(distribution: type) -> str:
-    """The name of a class in stored data: module:qualname."""
+    """The name of a class in stored data: module:qualname.
+
+    Parameters
+    ----------
+    distribution : type
+        The class.
+
+    Returns
+    -------
+    str
+        Its name.
+
+    Examples
+    --------
+    >>> from tacit.noise import Skellam
+    >>> stored_name(Skellam)
+    'tacit.noise.skellam:Skellam'
+    """
     return f"{distribution.__module__}:{distribution.__qualname__}"
 
 
@@ -49,7 +66,8 @@ class NoiseDistribution(ABC):
     kind : str
         Name of the family; by default the class name in kebab case.
     divisible : bool
-        Whether the sum of n independent draws of `nearby_share(n)` has this distribution exactly.
+        Whether the sum of n independent draws of `approximate_share(n)` has this distribution
+        exactly.
     sum_tells_all : bool
         Whether the sum is a sufficient statistic: for independent copies with the same shift, the
         likelihood ratio depends on their sum only.
@@ -110,51 +128,17 @@ class NoiseDistribution(ABC):
 
     @abstractmethod
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """The log probability mass function.
-
-        Parameters
-        ----------
-        k : array_like of int
-            Points.
-
-        Returns
-        -------
-        ndarray
-            ln P[X = k], elementwise; -inf outside the support.
-        """
+        """ln P[X = k] at integers k, elementwise; -inf outside the support."""
 
     @abstractmethod
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """The log moment generating function.
-
-        Parameters
-        ----------
-        s : array_like of float
-            Arguments.
-
-        Returns
-        -------
-        ndarray
-            ln E[e^{sX}], elementwise; inf where it does not exist.
-        """
+        """The log moment generating function ln E[e^{sX}], elementwise; inf where there is none."""
 
     @abstractmethod
     def power(self, times: Number) -> NoiseDistribution:
         """The convolution power: the distribution of a sum of independent copies.
 
-        Parameters
-        ----------
-        times : number
-            The number of copies; a fraction 1/n gives one of n shares.
-
-        Returns
-        -------
-        NoiseDistribution
-
-        Raises
-        ------
-        TacitError
-            If the distribution has no such power.
+        A fraction 1/n of a copy is one of n shares. Raises `TacitError` if there is no such power.
         """
 
     @abstractmethod
@@ -188,19 +172,7 @@ class NoiseDistribution(ABC):
     def share(self, n: int) -> NoiseDistribution:
         """The distribution of one of `n` independent shares whose sum has this distribution.
 
-        Parameters
-        ----------
-        n : int
-            Number of shares, at least 1.
-
-        Returns
-        -------
-        NoiseDistribution
-
-        Raises
-        ------
-        TacitError
-            If this distribution is not divisible into `n` shares.
+        Raises `TacitError` if this distribution is not divisible into `n` shares.
         """
         count = integer(
             "shares", n, at_least=1, remedy="noise is shared among at least one participant"
@@ -254,7 +226,7 @@ class NoiseDistribution(ABC):
         """
         return 0.0
 
-    def nearby_share(self, n: int) -> NoiseDistribution:
+    def approximate_share(self, n: int) -> NoiseDistribution:
         """The distribution of one of `n` shares whose `sum_of_shares(n)` is this distribution."""
         return self.share(n)
 
@@ -337,7 +309,7 @@ class NoiseDistribution(ABC):
         terms = np.abs(self.pmf(k + centre) - rounded)
         return min(1.0, float(terms.sum() - terms[0] / 2) + 0.01 / std**4 + 1e-15)
 
-    def room(self, misread: float) -> int:
+    def tail_margin(self, misread: float) -> int:
         """A τ with P[|X - mean| > τ] <= misread; the least one if the distribution can be
         summed.
         """
@@ -531,7 +503,23 @@ class NoiseDistribution(ABC):
 
 
 def plain(value: Number) -> Number:
-    """A checked parameter as a Python number; NumPy integers would overflow in exact arithmetic."""
+    """A checked parameter as a Python number; NumPy integers would overflow in exact arithmetic.
+
+    Parameters
+    ----------
+    value : number
+        A number of any type.
+
+    Returns
+    -------
+    int, Fraction or float
+        The same number.
+
+    Examples
+    --------
+    >>> plain(np.int64(3)), plain(np.float64(0.5))
+    (3, 0.5)
+    """
     if type(value) in (int, float, Fraction):
         return value
     if isinstance(value, Integral):
@@ -623,6 +611,24 @@ def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
     chord gives the lower bound, a geometric series. The upper bound exceeds it by at most the
     factor e^gap. With chord slopes a >= b >= c of three neighbouring blocks and h the length of the
     middle one, gap = h (a-b)(b-c) / (a-c): the height at which the outer chords meet.
+
+    Parameters
+    ----------
+    points : array of int
+        The ends of the blocks, ascending; at least four.
+    log_p : array
+        f at the points.
+
+    Returns
+    -------
+    tuple of arrays
+        Lower and upper bounds of every inner block.
+
+    Examples
+    --------
+    >>> low, high = chord_sums(np.array([0, 1, 2, 3]), np.log([0.5, 0.25, 0.125, 0.0625]))
+    >>> low.round(6).tolist(), high.round(6).tolist()
+    ([0.125], [0.125])
     """
     lengths = np.diff(points)
     with np.errstate(invalid="ignore"):

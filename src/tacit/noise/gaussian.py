@@ -141,8 +141,8 @@ class DiscreteGaussian(NoiseDistribution):
         """See `sum_divergence`."""
         return sum_divergence(float(self.sigma), n)
 
-    def nearby_share(self, n: int) -> DiscreteGaussian:
-        """DiscreteGaussian(sigma / √n)."""
+    def approximate_share(self, n: int) -> DiscreteGaussian:
+        """DiscreteGaussian(sigma / √n): n such draws sum to nearly this distribution."""
         return self if n == 1 else DiscreteGaussian(float(self.sigma) / math.sqrt(n))
 
     def concentration(self, l2: float) -> float:

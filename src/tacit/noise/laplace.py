@@ -24,6 +24,7 @@ from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.distribution import Floats, NoiseDistribution, plain
 from tacit.noise.log_functions import deviance, log_gamma_ratio, stirling_error
 from tacit.noise.wrapping import wrap_probability
+from tacit.rounding import no_less
 from tacit.sampling.coins import Chance
 from tacit.sampling.draws import draw_laplace
 from tacit.sampling.polya import PolyaWalk, polya_walk
@@ -116,8 +117,8 @@ class DiscreteLaplace(NoiseDistribution):
         return cls(Fraction(l1) / Fraction(epsilon))
 
     def pure_loss(self, shift: Number) -> float:
-        """shift / scale."""
-        return float(shift / self.scale)
+        """shift / scale, rounded up."""
+        return no_less(Fraction(shift) / Fraction(self.scale))
 
     def loses_at_most(self, epsilon: Number, shift: Number, times: int = 1) -> bool:
         """times · shift / scale <= ε, in exact fractions."""
@@ -233,7 +234,7 @@ class Polya(NoiseDistribution):
         return np.where(s < self.mgf_radius, inside, np.inf)
 
     def power(self, times: Number) -> Polya:
-        """Pólya distributions of the same β add up in r."""
+        """Pólya of `times` times r: independent copies of the same β add up exactly."""
         return Polya(Fraction(self.r) * positive("share fraction", times), self.beta)
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
@@ -334,7 +335,7 @@ class PolyaDifference(NoiseDistribution):
         return result
 
     def power(self, times: Number) -> NoiseDistribution:
-        """Pólya differences of the same β add up in r; r = 1 is discrete Laplace."""
+        """`times` times r: independent copies add up exactly; r = 1 is discrete Laplace."""
         r = Fraction(self.r) * positive("share fraction", times)
         if r == 1 and isinstance(self.beta, Chance) and self.beta.factor == 1:
             return DiscreteLaplace(1 / self.beta.rate)
@@ -372,9 +373,9 @@ class PolyaDifference(NoiseDistribution):
         """The closed form; see `polya_difference_cumulants`."""
         return polya_difference_cumulants(float(self.r), self.mgf_radius)
 
-    def room(self, misread: float) -> int:
-        """As `NoiseDistribution.room`; by the moment generating function if the distribution is
-        too wide to tabulate.
+    def tail_margin(self, misread: float) -> int:
+        """As `NoiseDistribution.tail_margin`; by the moment generating function if the
+        distribution is too wide to tabulate.
 
         For r between 1 and 2, uses the next larger 1 + 2^-k, so that many batch sizes share one
         result. For symmetric unimodal distributions such as these, more of the same noise only
@@ -383,11 +384,11 @@ class PolyaDifference(NoiseDistribution):
         excess = Fraction(self.r) - 1
         if 0 < excess < 1:
             power = (excess.denominator // excess.numerator).bit_length() - 1
-            return room_of(PolyaDifference(1 + Fraction(1, 1 << power), self.beta), misread)
-        return self.own_room(misread)
+            return tail_margin_of(PolyaDifference(1 + Fraction(1, 1 << power), self.beta), misread)
+        return self.own_tail_margin(misread)
 
-    def own_room(self, misread: float) -> int:
-        """`room` at this r, without rounding r up."""
+    def own_tail_margin(self, misread: float) -> int:
+        """`tail_margin` at this r, without rounding r up."""
         if self.std <= WIDEST_TABULATED:
             return self.bound(misread)
         low, high = 0, math.ceil(self.std)
@@ -420,9 +421,9 @@ class PolyaDifference(NoiseDistribution):
 
 
 @lru_cache(maxsize=1024)
-def room_of(distribution: PolyaDifference, misread: float) -> int:
-    """The cached `own_room` of a distribution."""
-    return distribution.own_room(misread)
+def tail_margin_of(distribution: PolyaDifference, misread: float) -> int:
+    """The cached `own_tail_margin` of a distribution."""
+    return distribution.own_tail_margin(misread)
 
 
 def polya_difference_cumulants(r: float, rate: float) -> Cumulants:

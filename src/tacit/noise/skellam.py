@@ -61,7 +61,7 @@ class Skellam(NoiseDistribution):
         return float(self.variance) * 2 * np.sinh(np.asarray(s, dtype=float) / 2) ** 2
 
     def power(self, times: Number) -> Skellam:
-        """Variances add up."""
+        """Skellam of `times` times the variance: independent copies add up exactly."""
         return Skellam(Fraction(self.variance) * positive("share fraction", times))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:

@@ -172,7 +172,7 @@ class SilosRun:
         """Run; return the synchronisation times and the group regret after every round."""
         everyone, lost = np.arange(self.problem.silos), []
         for t in range(1, self.problem.horizon + 1):
-            features = self.actor.look(self.world.contexts(self.people))
+            features = self.actor.as_features(self.world.contexts(self.people))
             chosen = self.actor.choose(features)
             means = self.world.mean_rewards(features)
             assert means is not None

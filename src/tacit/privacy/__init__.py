@@ -6,11 +6,11 @@ against the guarantee. The papers' closed forms are available by name, for compa
 
 from tacit.privacy.accounting import (
     Target,
+    achieved_guarantee,
     best_order,
     checked_target,
-    derived,
-    earned,
     in_distinct_rounds,
+    state_drawn_arithmetic,
 )
 from tacit.privacy.analysis import privacy_of
 from tacit.privacy.audit import Audit, audit
@@ -77,6 +77,7 @@ __all__ = [
     "ThreatModel",
     "VectorGuarantee",
     "View",
+    "achieved_guarantee",
     "advanced_composition",
     "audit",
     "best_order",
@@ -86,10 +87,8 @@ __all__ = [
     "compose_losses",
     "compose_participations",
     "concentrated_of",
-    "derived",
     "dominating_loss",
     "dropout_loss",
-    "earned",
     "guaranteed_reports",
     "in_distinct_rounds",
     "l2_guarantee",
@@ -100,6 +99,7 @@ __all__ = [
     "renyi_of",
     "repeat",
     "skellam_renyi",
+    "state_drawn_arithmetic",
     "status_of",
     "weakest",
     "weakest_divergence",

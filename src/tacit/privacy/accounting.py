@@ -2,8 +2,9 @@
 
 A protocol states a target and the distribution of the noise that is certain to be in the
 adversary's view. `checked_target` computes the guarantee of that noise and returns the target with
-view, assumptions and arithmetic, or rejects it. `earned` returns the computed numbers themselves.
-`derived` sets the arithmetic of a guarantee from the distributions it was computed from.
+view, assumptions and arithmetic, or rejects it. `achieved_guarantee` returns the computed numbers
+themselves. `state_drawn_arithmetic` sets the arithmetic of a guarantee from the distributions it
+was computed from.
 
 Numbers are exact for one participation. For several, pure losses add up. Others use one accounting
 method that is fixed in advance, so that rounds of different sizes compose:
@@ -95,10 +96,10 @@ def checked_target(
     Examples
     --------
     >>> from tacit.noise import DiscreteLaplace
-    >>> checked_target(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
+    >>> checked_target(DiscreteLaplace(10), 10, PureDP(1.0), View.RELEASED_SUM).short
     '(1, 0)-DP'
     """
-    found = earned(distribution, sensitivity, target, apart, order)
+    found = achieved_guarantee(distribution, sensitivity, target, apart, order)
     pure = isinstance(target, PureDP) and not apart
     enough = (
         distribution.loses_at_most(target.epsilon, sensitivity, target.participations)
@@ -108,16 +109,16 @@ def checked_target(
     if not enough:
         nearly = " (a float is a little less: write the epsilon as a Fraction)"
         raise TacitError(
-            f"{distribution!r} on a sum of sensitivity {sensitivity} earns {found.short}, not "
+            f"{distribution!r} on a sum of sensitivity {sensitivity} gives {found.short}, not "
             f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
             "to the target"
         )
     ways = (*accounting(distribution, target, order), *in_distinct_rounds(target))
-    made = about(target.epsilon, target, view, *assumptions, *ways)
-    return derived(made, distribution)
+    made = with_epsilon(target.epsilon, target, view, *assumptions, *ways)
+    return state_drawn_arithmetic(made, distribution)
 
 
-def earned(
+def achieved_guarantee(
     distribution: NoiseDistribution,
     sensitivity: int,
     target: Asked,
@@ -140,18 +141,20 @@ def earned(
     """
     epsilon = epsilon_of(distribution, sensitivity, target, apart, order)
     ways = (*accounting(distribution, target, order), *in_distinct_rounds(target))
-    return derived(about(epsilon, target, target.view, *target.assumptions, *ways), distribution)
+    return state_drawn_arithmetic(
+        with_epsilon(epsilon, target, target.view, *target.assumptions, *ways), distribution
+    )
 
 
-def derived(guarantee: Kept, *distributions: Any) -> Kept:
+def state_drawn_arithmetic(guarantee: Kept, *distributions: Any) -> Kept:
     """Return the guarantee with the arithmetic in which noise of these distributions is drawn.
 
     `EXACT` for integer noise and coins with exact samplers, `IDEAL` for continuous noise,
     `UNSTATED` for distributions from outside this package, whose samplers are unchecked.
 
     >>> from tacit.noise import DiscreteLaplace
-    >>> derived(PureDP(1.0), DiscreteLaplace(1)).arithmetic.value, PureDP(1.0).arithmetic.value
-    ('exact', 'unstated')
+    >>> state_drawn_arithmetic(PureDP(1.0), DiscreteLaplace(1)).arithmetic.value
+    'exact'
     """
     if not distributions:
         raise TacitError("give the distributions that the guarantee was derived from")
@@ -162,12 +165,12 @@ def derived(guarantee: Kept, *distributions: Any) -> Kept:
     return state_arithmetic(guarantee, Arithmetic.EXACT if exact else Arithmetic.IDEAL)
 
 
-def about(epsilon: float, target: Asked, view: View, *assumptions: Assumption) -> Asked:
+def with_epsilon(epsilon: float, target: Asked, view: View, *assumptions: Assumption) -> Asked:
     """Return the target with a computed ε, for a view and assumptions; arithmetic is unstated."""
     check_replaced(target)
     if not math.isfinite(epsilon):
         raise TacitError(
-            f"this noise earns no {'pure' if isinstance(target, PureDP) else 'such'} guarantee at "
+            f"this noise gives no {'pure' if isinstance(target, PureDP) else 'such'} guarantee at "
             f"any epsilon, so not {target.short}: give a larger delta, or use other noise"
         )
     found: Asked = replace(target, epsilon=epsilon, view=view, assumptions=together(assumptions))

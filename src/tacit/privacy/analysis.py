@@ -11,10 +11,11 @@ import math
 from tacit.assumptions import DistinctRounds
 from tacit.errors import TacitError, integer
 from tacit.noise import NoiseDistribution
-from tacit.privacy.accounting import derived
+from tacit.privacy.accounting import state_drawn_arithmetic
 from tacit.privacy.composition import compose_participations
 from tacit.privacy.guarantees import ApproximateDP, PureDP
 from tacit.privacy.loss import privacy_loss
+from tacit.rounding import times_up
 
 
 def privacy_of(
@@ -60,20 +61,20 @@ def privacy_of(
     times = integer("participations", participations, at_least=1)
     loss = privacy_loss(distribution, integer("sensitivity", sensitivity, at_least=1))
     if delta is None:
-        epsilon = times * loss.pure
+        epsilon = times_up(loss.pure, times)
         if not math.isfinite(epsilon):
             raise TacitError(f"{distribution!r} gives no pure guarantee: set delta, such as 1e-6")
-        return derived(PureDP(epsilon, participations=times), distribution)
+        return state_drawn_arithmetic(PureDP(epsilon, participations=times), distribution)
     if times == 1:
-        return derived(
+        return state_drawn_arithmetic(
             ApproximateDP(_finite(distribution, loss.epsilon(delta), delta), delta), distribution
         )
     total = compose_participations(loss, times, delta)
     epsilon = _finite(distribution, total.best, delta)
-    made = ApproximateDP(epsilon, delta, participations=times).given(
+    made = ApproximateDP(epsilon, delta, participations=times).assuming(
         total.accounting, DistinctRounds()
     )
-    return derived(made, distribution)
+    return state_drawn_arithmetic(made, distribution)
 
 
 def _finite(distribution: NoiseDistribution, epsilon: float, delta: float) -> float:

@@ -22,10 +22,10 @@ from tacit.privacy.accounting import (
     SUMMED,
     accounting,
     check_replaced,
-    derived,
     epsilon_of,
     in_distinct_rounds,
     resolved_loss,
+    state_drawn_arithmetic,
 )
 from tacit.privacy.divergences import concentration, divergence, renyi_of
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
@@ -111,14 +111,14 @@ class Calibration:
         """
         target = self.target
         if (self.users or 1) > 1:
-            target = target.given(*ThreatModel(curious=0).assumptions())
+            target = target.assuming(*ThreatModel(curious=0).assumptions())
         if isinstance(target, (ConcentratedDP, RenyiDP)):
-            composed = target.given(DistinctRounds()) if target.participations > 1 else target
+            composed = target.assuming(DistinctRounds()) if target.participations > 1 else target
             concentrated = isinstance(target, ConcentratedDP)
             true: dict[str, Any] = {"rho": self.epsilon} if concentrated else {"curve": self.curve}
-            return derived(replace(composed, **true), self.distribution)
-        target = target.given(*in_distinct_rounds(target))
-        return derived(replace(target, epsilon=self.epsilon), self.distribution)
+            return state_drawn_arithmetic(replace(composed, **true), self.distribution)
+        target = target.assuming(*in_distinct_rounds(target))
+        return state_drawn_arithmetic(replace(target, epsilon=self.epsilon), self.distribution)
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def _check_shared(target: Target) -> None:
     neighbours.
     """
     check_replaced(target)
-    if target.view not in (View.OPENED_SUM, View.SHUFFLED):
+    if target.view not in (View.RELEASED_SUM, View.SHUFFLED):
         raise TacitError(
             f"{target.short} is about {target.view.text()}, who sees each share alone: leave users "
             "out, or ask for the view of the released sum"
@@ -343,7 +343,9 @@ class _Problem:
             return math.log(max(found) * (1 + 1e-15))
         single = self.dimension == self.times == 1
         if isinstance(target, ApproximateDP) and single and not distribution.continuous:
-            delta = resolved_loss(distribution, self.whole, target.delta).delta(target.epsilon)
+            delta = resolved_loss(distribution, self.integer_sensitivity, target.delta).delta(
+                target.epsilon
+            )
             return delta - target.delta if not delta else math.log(delta / target.delta)
         epsilon = self.account(distribution)[0]
         return math.log(epsilon / target.epsilon) if epsilon else -math.inf
@@ -363,10 +365,14 @@ class _Problem:
                 "exact: Gaussian mechanism (Balle & Wang 2018)",
             )
         if delta == 0:
-            loss = self.times * self.dimension * distribution.pure_loss(self.whole)
+            loss = self.times * self.dimension * distribution.pure_loss(self.integer_sensitivity)
             return loss, LARGEST_RATIO
         if self.dimension == 1:
-            epsilon = epsilon_of(distribution, self.whole, target) if self.whole else 0.0
+            epsilon = (
+                epsilon_of(distribution, self.integer_sensitivity, target)
+                if self.integer_sensitivity
+                else 0.0
+            )
             return epsilon, _said(accounting(distribution, target)) or SUMMED
         everything = self.dimension * self.times
         if self.norm == "linf":
@@ -377,19 +383,19 @@ class _Problem:
         return found.epsilon, found.derivation
 
     @property
-    def whole(self) -> int:
+    def integer_sensitivity(self) -> int:
         """The integer sensitivity of one participation."""
         return math.floor(self.sensitivity)
 
     def _divergence(self, distribution: NoiseDistribution | Gaussian, order: float) -> float:
-        moved = self.sensitivity if distribution.continuous else self.whole
+        moved = self.sensitivity if distribution.continuous else self.integer_sensitivity
         return divergence(distribution, float(moved), order)
 
     def _rho(self, distribution: NoiseDistribution | Gaussian) -> float:
         if distribution.continuous:
             return distribution.concentration(self.l2)
         if self.dimension == 1:
-            single = concentration(distribution, self.whole)
+            single = concentration(distribution, self.integer_sensitivity)
             if single is not None:
                 return self.times * single
         rho, pure = distribution.concentration(self.l2), distribution.pure_loss(self.sensitivity)
@@ -404,7 +410,7 @@ class _Problem:
 
     def apart(self, distribution: NoiseDistribution, users: int) -> float:
         """ψ: bound on the absolute log ratio between all sums of shares and single draws."""
-        return self.dimension * self.times * distribution.nearby_share(users).closeness(users)
+        return self.dimension * self.times * distribution.approximate_share(users).closeness(users)
 
     def tightened(self, psi: float) -> _Problem:
         """The target that single draws must achieve so that the sums of shares achieve this one.
@@ -419,10 +425,10 @@ class _Problem:
     def account_of_rounds(self, distribution: NoiseDistribution, users: int) -> tuple[float, str]:
         """As `account_of_shares`, but each of several rounds is accounted for independently."""
         assert isinstance(self.target, ApproximateDP)
-        apart = distribution.nearby_share(users).closeness(users)
+        apart = distribution.approximate_share(users).closeness(users)
         said = _said(accounting(distribution, self.target))
         how = f"{said}; sums of shares within {apart:.2g} of one draw"
-        return epsilon_of(distribution, self.whole, self.target, apart), how
+        return epsilon_of(distribution, self.integer_sensitivity, self.target, apart), how
 
     def account_of_shares(self, distribution: NoiseDistribution, users: int) -> tuple[float, str]:
         """The ε at the target's δ of a sum of shares that is only close to one draw."""
@@ -449,12 +455,14 @@ class _Problem:
         """A calibration with the true guarantee and, where the noise is divisible, the shares."""
         epsilon, how = account or self.account(distribution)
         share = (
-            None if users is None or distribution.continuous else distribution.nearby_share(users)
+            None
+            if users is None or distribution.continuous
+            else distribution.approximate_share(users)
         )
         curve: tuple[tuple[float, float], ...] = ()
         if isinstance(self.target, RenyiDP):
             orders = [order for order, _ in self.target.curve]
-            moved = self.sensitivity if distribution.continuous else self.whole
+            moved = self.sensitivity if distribution.continuous else self.integer_sensitivity
             found = renyi_of(distribution, float(moved), orders, participations=self.times)
             true = dict(found.curve)
             curve = tuple((order, true[order]) for order in orders)
@@ -469,7 +477,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
         raise TacitError(
             "a pure guarantee is calibrated to an l∞ or l1 bound: use norm='linf', or give a delta"
         )
-    moved = problem.whole * problem.dimension * problem.times
+    moved = problem.integer_sensitivity * problem.dimension * problem.times
     distribution = None if family.continuous else family.of_pure_loss(epsilon, moved)
     if distribution is not None:
         return problem.answer(

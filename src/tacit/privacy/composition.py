@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GRID_FRACTION = 0.02  # grid step / spread of one loss: adds a fraction (0.02)² / 4 to the variance
 MOST_GRID_POINTS = 1 << 22
+MOST_CELLS = 4 * MOST_GRID_POINTS  # Fourier transforms of so many take a gigabyte or two
 TRUNCATION = 1e-15  # mass moved to infinite loss by each convolution
 # below this the Fourier transform's rounding error dominates, for up to a thousand uses; it grows
 # with their number
@@ -117,7 +118,7 @@ class ComposedLoss:
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution:
-        from dp_accounting.pld import pld_pmf
+        from dp_accounting.pld import common, pld_pmf
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
         step = self._grid_step()
@@ -126,6 +127,12 @@ class ComposedLoss:
             lowest, masses, infinite = _dominating_masses(loss, step)
             part = pld_pmf.DensePLDPmf(step, lowest, masses, infinite, pessimistic_estimate=True)
             if times > 1:
+                first, last = common.compute_self_convolve_bounds(masses, times, TRUNCATION)
+                if last - first > MOST_CELLS:
+                    raise TacitError(
+                        f"the loss of {times:,} participations needs {last - first:,} cells: must "
+                        f"be at most {MOST_CELLS:,}. Use fewer participations or Rényi composition"
+                    )
                 part = part.self_compose(times, tail_mass_truncation=TRUNCATION)
             total = part if total is None else total.compose(part, tail_mass_truncation=TRUNCATION)
         return PrivacyLossDistribution(total)
@@ -246,7 +253,7 @@ def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
     share = (np.expm1(below * step - losses) / math.expm1(-step)).clip(0.0, 1.0)
     lowest = int(below.min())
     size = int(below.max()) - lowest + 2
-    if size > 4 * MOST_GRID_POINTS:
+    if size > MOST_CELLS:
         raise TacitError(
             f"a loss spreads over {size:,} grid points of {step:g}: compose fewer or less unequal "
             "losses"
@@ -297,12 +304,12 @@ def advanced_composition(
             "below 1. Use a smaller delta"
         )
     kept = of_several(guarantee.assumptions) if count > 1 else guarantee.assumptions
-    about = guarantee.about | {
+    about = guarantee.shared_fields | {
         "participations": count * guarantee.participations,
         "assumptions": kept,
     }
     made = ApproximateDP(min(epsilon, count * e), failure, **about)
-    return made.given(DistinctRounds()) if count > 1 else made
+    return made.assuming(DistinctRounds()) if count > 1 else made
 
 
 @dataclass(frozen=True)
@@ -463,12 +470,12 @@ class Odometer:
             count * (release.participations if isinstance(release, Guarantee) else 1)
             for release, count in self._times.items()
         )
-        about = self.budget.about | {
+        about = self.budget.shared_fields | {
             "participations": max(1, often),
             "assumptions": self._assumptions,
         }
         made = ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
-        return made.given(DistinctRounds()) if often > 1 else made
+        return made.assuming(DistinctRounds()) if often > 1 else made
 
     def _check_budget(self, epsilon: float) -> None:
         """Reject a release that would exceed the budget."""

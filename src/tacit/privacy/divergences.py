@@ -16,7 +16,7 @@ from functools import lru_cache
 from tacit.assumptions import DistinctRounds
 from tacit.errors import TacitError, integer
 from tacit.noise import NoiseDistribution
-from tacit.privacy.accounting import derived
+from tacit.privacy.accounting import state_drawn_arithmetic
 from tacit.privacy.gaussian import Gaussian
 from tacit.privacy.guarantees import ConcentratedDP, PureDP, RenyiDP
 from tacit.privacy.loss import worst_renyi
@@ -85,7 +85,9 @@ def renyi_of(
         raise _no_guarantee(distribution, "Rényi")
     curve = tuple((order, _up(times * value)) for order, value in zip(listed, values, strict=True))
     made = RenyiDP(curve, participations=times)
-    return derived(made.given(DistinctRounds()) if times > 1 else made, distribution)
+    return state_drawn_arithmetic(
+        made.assuming(DistinctRounds()) if times > 1 else made, distribution
+    )
 
 
 def concentrated_of(
@@ -127,7 +129,9 @@ def concentrated_of(
         epsilon = math.sqrt(2 * rho)
         rho = min(epsilon**2 + apart / 2, (epsilon + apart) ** 2) / 2
     made = ConcentratedDP(_up(times * rho), participations=times)
-    return derived(made.given(DistinctRounds()) if times > 1 else made, distribution)
+    return state_drawn_arithmetic(
+        made.assuming(DistinctRounds()) if times > 1 else made, distribution
+    )
 
 
 def _no_guarantee(distribution: Noise, kind: str) -> TacitError:

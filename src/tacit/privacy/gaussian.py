@@ -18,6 +18,7 @@ from scipy.special import erfcx, log_ndtr, ndtri
 from tacit.errors import TacitError, positive, probability
 from tacit.privacy.guarantees import ConcentratedDP
 from tacit.privacy.renyi import finite_epsilon
+from tacit.rounding import delta_up
 
 NARROW = 0.5  # shift in standard deviations, below which two logarithms would cancel
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
@@ -132,15 +133,15 @@ class GaussianLoss:
         return math.inf
 
     def delta(self, epsilon: float) -> float:
-        """Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), without cancellation in the tail."""
+        """Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), without cancellation in the tail; never 0."""
         at, mu = finite_epsilon(epsilon), self._mu
         if at == 0:
             return math.erf(mu / math.sqrt(8))
         if mu < NARROW:
-            return _narrow(at / mu - mu / 2, mu)
+            return delta_up(_narrow(at / mu - mu / 2, mu))
         one, other = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
         # so far out, the difference of both logs is rounding error and e^one is 0
-        return math.exp(one) * -math.expm1(min(0.0, other - one)) + 0.0
+        return delta_up(math.exp(one) * -math.expm1(min(0.0, other - one)))
 
     @property
     def _mu(self) -> float:

@@ -63,7 +63,9 @@ class NearlyGaussianLoss:
         """ψ: the log ratio between the sum of shares and one draw; 0 for divisible noise."""
         if self.shares == 1 or self.distribution.divisible:
             return 0.0
-        return self.coordinates * self.distribution.nearby_share(self.shares).closeness(self.shares)
+        return self.coordinates * self.distribution.approximate_share(self.shares).closeness(
+            self.shares
+        )
 
     @property
     def distance(self) -> float:

@@ -38,7 +38,7 @@ from tacit.privacy.renyi import (
     renyi_epsilon,
     renyi_log_delta,
 )
-from tacit.rounding import no_less, times_up, up
+from tacit.rounding import delta_up, no_less, times_up, up
 from tacit.trust import Neighbours as Neighbours
 from tacit.trust import View as View
 
@@ -46,8 +46,9 @@ from tacit.trust import View as View
 class Arithmetic(StrEnum):
     """The arithmetic in which the noise of a guarantee is drawn.
 
-    Only derivation from an integer noise distribution sets `EXACT` (`accounting.derived`).
-    Constructors, `dataclasses.replace` and users' own values give `UNSTATED`.
+    Only derivation from an integer noise distribution sets `EXACT`
+    (`accounting.state_drawn_arithmetic`). Constructors, `dataclasses.replace` and users' own values
+    give `UNSTATED`.
     """
 
     EXACT = "exact"
@@ -115,7 +116,7 @@ class Guarantee(ABC):
     kind: ClassVar[str]
 
     neighbours: Neighbours = field(default=Neighbours.REPLACE_ONE, kw_only=True)
-    view: View = field(default=View.OPENED_SUM, kw_only=True)
+    view: View = field(default=View.RELEASED_SUM, kw_only=True)
     participations: int = field(default=1, kw_only=True)
     assumptions: frozenset[Assumption] = field(default=frozenset(), kw_only=True)
     arithmetic: Arithmetic = field(default=Arithmetic.UNSTATED, init=False)
@@ -255,7 +256,7 @@ class Guarantee(ABC):
         return min(counts, default=1)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def shared_fields(self) -> dict[str, Any]:
         """The arguments that a conversion keeps."""
         return {
             "neighbours": self.neighbours,
@@ -264,7 +265,7 @@ class Guarantee(ABC):
             "assumptions": self.assumptions,
         }
 
-    def given(self, *assumptions: Assumption) -> Self:
+    def assuming(self, *assumptions: Assumption) -> Self:
         """Return the same guarantee under these additional assumptions."""
         made = replace(self, assumptions=together(self.assumptions, assumptions))
         return state_arithmetic(made, self.arithmetic)
@@ -286,7 +287,9 @@ class Guarantee(ABC):
                 f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger "
                 "delta"
             )
-        return state_arithmetic(ApproximateDP(epsilon, level, **self.about), self.arithmetic)
+        return state_arithmetic(
+            ApproximateDP(epsilon, level, **self.shared_fields), self.arithmetic
+        )
 
     def implies(self, other: Guarantee) -> bool:
         """Whether this guarantee is at least as strong as `other`, as far as conversions can tell.
@@ -330,7 +333,7 @@ class Guarantee(ABC):
         kept = of_several(self.assumptions) if count > 1 else self.assumptions
         return state_arithmetic(replace(self, assumptions=kept), self.arithmetic)
 
-    def at(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
+    def with_view(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
         """Return the same numbers for another view or other neighbours.
 
         The caller must ensure that they hold there.
@@ -560,7 +563,7 @@ class RenyiDP(Guarantee):
         orders: Iterable[float] = ORDERS,
         *,
         neighbours: Neighbours = Neighbours.REPLACE_ONE,
-        view: View = View.OPENED_SUM,
+        view: View = View.RELEASED_SUM,
     ) -> RenyiDP:
         """Evaluate a curve, given as a function, at these orders.
 
@@ -623,7 +626,7 @@ class RenyiDP(Guarantee):
         count = integer("times", times, at_least=1)
         curve = tuple((order, times_up(value, count)) for order, value in self.curve)
         made = replace(self, curve=curve, participations=self.participations * count)
-        said = made.given(DistinctRounds()) if count > 1 else made
+        said = made.assuming(DistinctRounds()) if count > 1 else made
         return state_arithmetic(said, self.arithmetic)._without_claims(count)
 
 
@@ -667,9 +670,8 @@ class ConcentratedDP(Guarantee):
     def delta_at(self, epsilon: float) -> float:
         """The infimum of the Rényi bounds over real orders."""
         at = finite_epsilon(epsilon)
-        return math.exp(
-            min(0.0, self._best(lambda order: renyi_log_delta(order, self.rho * order, at)))
-        )
+        found = self._best(lambda order: renyi_log_delta(order, self.rho * order, at))
+        return delta_up(math.exp(min(0.0, found)))
 
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10, over real orders; inf at δ = 0."""

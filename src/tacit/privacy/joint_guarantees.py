@@ -62,12 +62,12 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
             "view first, with .at()"
         )
     assumptions = _joined_assumptions(items)
-    about = first.about | {
+    about = first.shared_fields | {
         "participations": sum(item.participations for item in items),
         "assumptions": assumptions if len(items) == 1 else of_several(assumptions),
     }
     made = state_arithmetic(_composed(items, about), _common_arithmetic(items))
-    return made if _alike_and_pure(items) else made.given(DistinctRounds())
+    return made if _alike_and_pure(items) else made.assuming(DistinctRounds())
 
 
 def weakest_divergence(guarantees: Sequence[Divergence]) -> Divergence:
@@ -219,7 +219,7 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
             "Rényi and concentrated guarantees have no largest epsilon: convert them with "
             ".to_approximate(delta) first"
         )
-    about = first.about | {
+    about = first.shared_fields | {
         "participations": min(item.participations for item in items),
         "assumptions": _joined_assumptions(items),
     }

@@ -22,6 +22,7 @@ from tacit.errors import TacitError, integer, probability
 from tacit.noise import NoiseDistribution
 from tacit.noise.distribution import LOG_TINY, ROUNDING, Integers, chord_sums, grid
 from tacit.privacy.renyi import finite_epsilon
+from tacit.rounding import delta_up
 
 Floats = npt.NDArray[np.float64]
 
@@ -116,11 +117,11 @@ class PrivacyLoss:
     renyi_source: tuple[NoiseDistribution, int] | None = None
 
     def delta(self, epsilon: float) -> float:
-        """The least δ for which adding the noise is (ε, δ)-DP."""
+        """The least δ for which adding the noise is (ε, δ)-DP; 0 only from the largest loss on."""
         at = finite_epsilon(epsilon)
         if at >= self.pure:
             return 0.0
-        return max(direction.delta(at) for direction in self.directions)
+        return delta_up(max(direction.delta(at) for direction in self.directions))
 
     def epsilon(self, delta: float) -> float:
         """The least ε for which adding the noise is (ε, δ)-DP; at δ = 0 the largest loss."""

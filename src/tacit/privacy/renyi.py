@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from tacit.errors import TacitError
+from tacit.rounding import delta_up
 
 ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
@@ -48,7 +49,7 @@ def renyi_log_delta(order: float, value: float, epsilon: float) -> float:
 def renyi_delta(order: float, value: float, epsilon: float) -> float:
     """The δ at ε that a Rényi divergence implies."""
     exponent = renyi_log_delta(order, value, epsilon)
-    return math.exp(exponent) if exponent < 0 else math.inf
+    return delta_up(math.exp(exponent)) if exponent < 0 else math.inf
 
 
 def renyi_epsilon(order: float, value: float, delta: float) -> float:

@@ -70,7 +70,7 @@ class SilosDP(ApproximateDP):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with each silo's own numbers, rounded up."""
-        each = [ApproximateDP(*budget, **self.about).to_dict() for budget in self.budgets]
+        each = [ApproximateDP(*budget, **self.shared_fields).to_dict() for budget in self.budgets]
         silos = [
             {"silo": place, "epsilon": one["epsilon"], "delta": one["delta"]}
             for place, one in enumerate(each)
@@ -97,5 +97,5 @@ def weakest(each: Sequence[ApproximateDP]) -> SilosDP:
             "a silo's guarantee needs delta > 0: give each silo an epsilon and a delta"
         )
     budgets = tuple((one.epsilon, one.delta) for one in each)
-    made = SilosDP(common.epsilon, common.delta, budgets=budgets, **common.about)
+    made = SilosDP(common.epsilon, common.delta, budgets=budgets, **common.shared_fields)
     return state_arithmetic(made, common.arithmetic)

@@ -24,12 +24,21 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
+from tacit.assumptions import DishonestAtMost, Protects, ReleasedOnlyAbove, Scope
 from tacit.errors import TacitError
-from tacit.noise import NoiseDistribution
+from tacit.names import is_own
+from tacit.noise import NoiseDistribution, Table
 from tacit.noise.goodness_of_fit import dependent_lag, is_pseudo_random, p_value, scores, seeded
-from tacit.noise.table import entries
-from tacit.privacy import ApproximateDP, ComposedLoss, Guarantee, PrivacyLoss, PureDP, View
+from tacit.noise.table import convolution_power, entries, modular_pmf
+from tacit.privacy import (
+    ApproximateDP,
+    ComposedLoss,
+    Guarantee,
+    Neighbours,
+    PrivacyLoss,
+    PureDP,
+    View,
+)
 from tacit.privacy.loss import Direction
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.sums import ModularSum
@@ -42,6 +51,7 @@ MOST_SHIFTS = 32  # shifts of a sum by one participant that are checked
 MOST_POINTS = 20_000_000  # of all distributions compared; fewer shifts are checked beyond it
 LARGEST = 4_000_000  # points of one distribution
 ROUNDING = 1e-15  # of a probability that went through a Fourier transform
+UNRESOLVED, RESOLVED = 1e-6, 0.01  # largest rounding error of a δ; or this part of the declared one
 COMPOSED = 0.02  # relative increase of a composed δ by discretization
 READ_AT = (1e-3, 1e-6)  # δ at which guarantees of other kinds are compared
 CLOSE = 1e-9  # total variation between two ways of stating one distribution
@@ -72,7 +82,8 @@ def recompute(protocol: SumProtocol) -> None:
     TacitError
         Names the δ that was found and the one that was declared.
     NotCheckableError
-        If there is no guarantee, or no exact distribution.
+        If there is no guarantee, or no exact distribution; or if it says what a distribution cannot
+        show.
 
     Examples
     --------
@@ -80,6 +91,7 @@ def recompute(protocol: SumProtocol) -> None:
     >>> recompute(RandomizedBits(40, PureDP(1.0)))
     """
     guarantee = _declared(protocol)
+    _check_statement(protocol, guarantee)
     _check_size(protocol, guarantee)
     reports = _honest_reports(protocol)
     points = len(entries(_distribution(protocol, 0, reports))[1])
@@ -90,14 +102,18 @@ def recompute(protocol: SumProtocol) -> None:
         )
         for epsilon, declared, times in _statements(guarantee):
             found = _delta(*pair, epsilon, times)
-            slack = _rounding(len(pair[0]), epsilon)
-            if times > 1:
-                slack += COMPOSED * declared + 1e-9
+            rounding = _rounding(len(pair[0]), epsilon)
+            slack = rounding + (COMPOSED * declared + 1e-9 if times > 1 else 0.0)
             if not found <= declared * (1 + 1e-6) + slack:
                 raise TacitError(
                     f"delta of {type(protocol).__name__} is {found:.4g} at epsilon = {epsilon:g} "
                     f"between sums {one} and {other} of {reports} reports: declared is "
                     f"{declared:.4g} ({guarantee.short}). Add noise, or declare what it gives."
+                )
+            if rounding > max(UNRESOLVED, declared * RESOLVED):
+                raise NotCheckableError(
+                    f"delta of {type(protocol).__name__} at epsilon = {epsilon:g} has a rounding "
+                    f"error of {rounding:.2g}: check the same protocol at a smaller epsilon"
                 )
 
 
@@ -271,6 +287,34 @@ def _declared(protocol: SumProtocol) -> Guarantee:
     return protocol.guarantee
 
 
+def _check_statement(protocol: SumProtocol, guarantee: Guarantee) -> None:
+    """Reject a guarantee that says more than the stated distribution can show, or that assumes more
+    reports than the protocol waits for.
+    """
+    kept = [one.fraction for one in guarantee.assumptions if isinstance(one, ReleasedOnlyAbove)]
+    least = math.ceil(max(kept, default=0) * protocol.participants)
+    if protocol.minimum < least:
+        raise TacitError(
+            f"minimum of {type(protocol).__name__} is {protocol.minimum}: must be at least {least} "
+            f"of {protocol.participants} reports, below which its guarantee assumes that nothing "
+            "is released. Raise it, or state the fraction of reports that it waits for."
+        )
+    claims = [
+        one.identifier
+        for one in guarantee.sorted_assumptions()
+        if one.descriptive and not isinstance(one, Protects) and not is_own(type(protocol))
+    ]
+    if guarantee.neighbours is not Neighbours.REPLACE_ONE:
+        claims.append(guarantee.neighbours.value)
+    if guarantee.metrics > 1:
+        claims.append(f"{guarantee.metrics} metrics")
+    if claims:
+        raise NotCheckableError(
+            f"{type(protocol).__name__} declares {', '.join(claims)}: a distribution of one sum of "
+            "so many reports shows nothing about it"
+        )
+
+
 def _statements(guarantee: Guarantee) -> Iterator[tuple[float, float, int]]:
     """The (ε, δ) that the guarantee states, and the number of participations; per participation for
     a pure guarantee, since pure losses add up exactly.
@@ -305,7 +349,11 @@ def _honest_reports(protocol: SumProtocol) -> int:
     guarantee, n = _declared(protocol), protocol.participants
     if guarantee.view is View.MESSAGE:
         return 1
-    limits = [one.limit(n) for one in guarantee.assumptions if isinstance(one, DishonestAtMost)]
+    limits = [
+        one.limit(n)
+        for one in guarantee.assumptions
+        if isinstance(one, DishonestAtMost) and one.scope is not Scope.SILOS
+    ]
     kept = [one.fraction for one in guarantee.assumptions if isinstance(one, ReleasedOnlyAbove)]
     arrived = math.ceil(max(kept) * n) if kept else protocol.minimum
     honest = max(1, arrived - min(limits, default=n - 1))
@@ -392,12 +440,13 @@ Part = tuple[str, Integers, NoiseDistribution]
 
 
 def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
-    """Messages of participants at several levels."""
+    """Messages of participants in every slot, at several levels."""
     top = protocol.precision
     levels = sorted({0, top // 2, top})
     for level in levels:
         distribution, reward = _distribution(protocol, level, 1), level / top
-        sent = [protocol.randomize(reward) for _ in range(max(1, draws // len(levels)))]
+        slots = (turn % protocol.participants for turn in range(max(1, draws // len(levels))))
+        sent = [protocol.report(reward, slot) for slot in slots]
         if not all(isinstance(message, Integral) for message in sent):
             raise TacitError(
                 f"a message of {type(protocol).__name__} is {sent[0]!r}: view_distribution is "
@@ -418,17 +467,28 @@ def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
         )
     ones = (reports + 1) // 2
     rewards, total = [1.0] * ones + [0.0] * (reports - ones), ones * protocol.precision
-    distribution = _opened(protocol, total, reports)
+    distribution = _released_distribution(protocol, total, reports)
     values = [_round(protocol, rewards).value for _ in range(rounds)]
     yield "combined rounds", np.array([int(value) for value in values]), distribution
 
 
-def _opened(protocol: SumProtocol, total: int, reports: int) -> NoiseDistribution:
-    """`released_distribution`, which must equal the view where the view is the number itself."""
+def _released_distribution(protocol: SumProtocol, total: int, reports: int) -> NoiseDistribution:
+    """`released_distribution`, which must equal the view where the view is the number itself.
+
+    Where a server sees the rest besides its own noise, two draws of what it sees must be released:
+    either server may be the honest one.
+    """
     view = _distribution(protocol, total, reports)
-    if protocol.guarantee is not None and protocol.guarantee.view is View.OTHER_SERVER:
-        return protocol.released_distribution(total, reports)
     distribution = protocol.released_distribution(total, reports)
+    if protocol.guarantee is not None and protocol.guarantee.view is View.OTHER_SERVER:
+        start, both = convolution_power(_distribution(protocol, 0, reports), 2)
+        p, q = _aligned(*_folded(protocol, Table.of(start + total, both), distribution))
+        if float(np.abs(p - q).sum()) / 2 > CLOSE:
+            raise NotCheckableError(
+                f"released_distribution of {type(protocol).__name__} has not the noise of two "
+                "equal servers: sampling it shows nothing about one of them"
+            )
+        return distribution
     p, q = _aligned(view, distribution)
     if float(np.abs(p - q).sum()) / 2 > CLOSE:
         raise TacitError(
@@ -437,6 +497,13 @@ def _opened(protocol: SumProtocol, total: int, reports: int) -> NoiseDistributio
             "released number. State one distribution, or another view."
         )
     return distribution
+
+
+def _folded(protocol: SumProtocol, *distributions: NoiseDistribution) -> list[NoiseDistribution]:
+    """The distributions modulo m, where the protocol's sums are."""
+    if not isinstance(protocol, ModularSum):
+        return list(distributions)
+    return [Table.of(0, modular_pmf(one, protocol.modulus)) for one in distributions]
 
 
 def _round(protocol: SumProtocol, rewards: list[float]) -> Aggregate:

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from tacit.errors import TacitError
 from tacit.noise import Table
-from tacit.privacy import PureDP, View, derived
-from tacit.privacy.accounting import about
-from tacit.protocols.contract import SumProtocol, as_they_are
+from tacit.privacy import PureDP, View, state_drawn_arithmetic
+from tacit.privacy.accounting import with_epsilon
+from tacit.protocols.contract import SumProtocol, plain_levels
 from tacit.types import Aggregate, ErrorDistribution, Floats
 
 FINE = 1024
@@ -78,7 +78,7 @@ class Exact(SumProtocol):
         return ErrorDistribution(reports, self.precision, None)
 
     randomize = SumProtocol.encode
-    randomize_batch = as_they_are
+    randomize_batch = plain_levels
 
     def combine(self, messages: Any) -> Aggregate:
         """The sum."""
@@ -108,15 +108,15 @@ class CentralLaplace(SumProtocol):
         self._for(participants, precision)
         self.bits_per_participant = self.precision.bit_length()
         self.noise = Laplace(self.precision * target.participations / target.epsilon)
-        made = about(target.epsilon, target, View.SERVER_OUTPUT)
-        self.guarantee = derived(made, self.noise)
+        made = with_epsilon(target.epsilon, target, View.SERVER_OUTPUT)
+        self.guarantee = state_drawn_arithmetic(made, self.noise)
 
     def error(self, reports: int) -> ErrorDistribution:
         """The server's noise."""
         return ErrorDistribution(reports, self.precision, self.noise)
 
     randomize = SumProtocol.encode
-    randomize_batch = as_they_are
+    randomize_batch = plain_levels
 
     def combine(self, messages: Any) -> Aggregate:
         """The sum with noise from a fresh NumPy generator, seeded by the operating system."""

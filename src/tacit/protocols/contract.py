@@ -196,7 +196,7 @@ class Protocol(ABC):
         return self.minimum
 
     @property
-    def made_of(self) -> Sequence[Protocol]:
+    def components(self) -> Sequence[Protocol]:
         """The protocols that this one is composed of."""
         return ()
 
@@ -350,15 +350,47 @@ class SumProtocol(Protocol):
         return random_level(scaled)
 
 
-def as_they_are(_: Any, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG001
-    """`randomize_batch` of protocols whose devices send plain levels and whose servers add the
-    noise.
+def plain_levels(_: Any, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG001
+    """`randomize_batch` of protocols whose devices send plain levels: servers add the noise.
+
+    Parameters
+    ----------
+    levels : array of int
+        The level of each participant.
+    rng : numpy.random.Generator
+        Not used: nothing is random on these devices.
+
+    Returns
+    -------
+    array of int
+        The same levels.
+
+    Examples
+    --------
+    >>> plain_levels(None, np.array([0, 1]), np.random.default_rng(0)).tolist()
+    [0, 1]
     """
     return levels
 
 
 def random_level(scaled: Fraction) -> int:
-    """The integer below `scaled` or the next one, at random, with mean `scaled`."""
+    """The integer below `scaled` or the next one, at random, with mean `scaled`.
+
+    Parameters
+    ----------
+    scaled : Fraction
+        The reward times the number of levels.
+
+    Returns
+    -------
+    int
+        The level, drawn from the operating system's randomness.
+
+    Examples
+    --------
+    >>> random_level(Fraction(3)), random_level(Fraction(5, 2)) in (2, 3)
+    (3, True)
+    """
     level = math.floor(scaled)
     return level + Chance(scaled - level).flip()  # always flip: avoids a timing leak
 
@@ -379,6 +411,16 @@ def round_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> I
     -------
     array of int
         One level from 0 to `precision` per reward, with mean reward × precision.
+
+    Raises
+    ------
+    TacitError
+        If a reward is outside of [0, 1].
+
+    Examples
+    --------
+    >>> round_levels(np.array([0.0, 0.5, 1.0]), 2, np.random.default_rng(0)).tolist()
+    [0, 1, 2]
     """
     if len(rewards) and not (float(np.min(rewards)) >= 0 and float(np.max(rewards)) <= 1):
         raise TacitError(

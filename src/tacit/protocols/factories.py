@@ -11,19 +11,27 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from tacit.errors import TacitError
-from tacit.names import named
+from tacit.names import resolve_name
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
-from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, best_order, calibrate, earned
+from tacit.privacy import (
+    ApproximateDP,
+    PureDP,
+    Target,
+    ThreatModel,
+    achieved_guarantee,
+    best_order,
+    calibrate,
+)
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.l2_sums import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
-from tacit.protocols.mechanism import recipe
+from tacit.protocols.mechanism import protocol_factory
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
@@ -74,6 +82,22 @@ def _codec(
     return g, paper_modulus(users, g, g / epsilon * math.log(2 / failure_probability))
 
 
+class Sharing(TypedDict, total=False):
+    """How participants share the noise of a batch: the fractions who may drop out or be corrupted,
+    and the levels of a report, where terms fix them.
+    """
+
+    dropout: float
+    corrupt: float
+    levels: int | None
+
+
+def _shared(users: int, epsilon: float, binary: bool, how: Sharing) -> tuple[int, ThreatModel]:
+    """Levels, those of `tight_precision` by default, and threat model."""
+    threat = ThreatModel(how.get("dropout", 0), how.get("corrupt", 0))
+    return how.get("levels") or tight_precision(users, epsilon, binary), threat
+
+
 def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
     """The noise for g levels: scale g · participations / ε."""
     return DiscreteLaplace(precision * target.participations / Fraction(target.epsilon))
@@ -91,8 +115,8 @@ def _shared_by_all(
     participant.
     """
     left, apart = _left(users, distribution)
-    truth = earned(left, precision, target, apart, order)
-    share = distribution.nearby_share(users)
+    truth = achieved_guarantee(left, precision, target, apart, order)
+    share = distribution.approximate_share(users)
     return SecureSum(
         users, precision, distribution, truth, share=share, modulus=modulus, order=order
     )
@@ -102,7 +126,7 @@ def _left(users: int, distribution: NoiseDistribution) -> tuple[NoiseDistributio
     """The noise of all shares but that of one curious participant, and its distance from the true
     sum.
     """
-    share, honest = distribution.nearby_share(users), ThreatModel().honest(users)
+    share, honest = distribution.approximate_share(users), ThreatModel().honest(users)
     return share.sum_of_shares(honest), share.closeness(honest)
 
 
@@ -130,17 +154,9 @@ def polya_paper(users: int, target: PureDP, failure_probability: float) -> SumPr
 
 
 @lru_cache(maxsize=CACHE)
-def polya_tight(
-    users: int,
-    target: PureDP,
-    binary: bool,
-    dropout: float,
-    corrupt: float = 0,
-    levels: int | None = None,
-) -> SumProtocol:
+def polya_tight(users: int, target: PureDP, binary: bool, **how: Unpack[Sharing]) -> SumProtocol:
     """Secure aggregation of Pólya shares."""
-    g = levels or tight_precision(users, target.epsilon, binary)
-    threat = ThreatModel(dropout, corrupt)
+    g, threat = _shared(users, target.epsilon, binary, how)
     return SecureSum(users, g, _laplace(g, target), target, threat=threat)
 
 
@@ -213,16 +229,10 @@ def skellam_paper(
 
 @lru_cache(maxsize=CACHE)
 def skellam_tight(
-    users: int,
-    target: ApproximateDP,
-    binary: bool,
-    dropout: float,
-    corrupt: float = 0,
-    levels: int | None = None,
+    users: int, target: ApproximateDP, binary: bool, **how: Unpack[Sharing]
 ) -> SumProtocol:
     """The least Skellam noise for (ε, δ), by exact accounting."""
-    g = levels or tight_precision(users, target.epsilon, binary)
-    threat = ThreatModel(dropout, corrupt)
+    g, threat = _shared(users, target.epsilon, binary, how)
     return SecureSum(users, g, _skellam_distribution(g, target), target, threat=threat)
 
 
@@ -254,20 +264,14 @@ def gaussian_paper(
 
 @lru_cache(maxsize=CACHE)
 def gaussian_tight(
-    users: int,
-    target: ApproximateDP,
-    binary: bool,
-    dropout: float = 0,
-    corrupt: float = 0,
-    levels: int | None = None,
+    users: int, target: ApproximateDP, binary: bool, **how: Unpack[Sharing]
 ) -> SumProtocol:
     """Discrete Gaussian shares; their sum is accounted for exactly (Kairouz, Liu & Steinke
     2021).
     """
-    g = levels or max(
-        tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
-    )
-    threat = ThreatModel(dropout, corrupt)
+    g, threat = _shared(users, target.epsilon, binary, how)
+    if not how.get("levels"):
+        g = max(g, printed_precision(users, target.epsilon, 2))
     found = calibrate("discrete-gaussian", g, target, users=threat.honest(users))
     return SecureSum(users, g, found.integer_distribution, target, threat=threat)
 
@@ -278,14 +282,11 @@ def split_and_mix(
     target: PureDP,
     binary: bool,
     failure_probability: float | None,
-    dropout: float = 0,
-    corrupt: float = 0,
-    levels: int | None = None,
+    **how: Unpack[Sharing],
 ) -> SumProtocol:
     """Pólya shares for a shuffler; printed precision and modulus with a failure probability."""
     printed, modulus = _codec(users, target.epsilon, binary, failure_probability)
-    g = levels or printed
-    threat = ThreatModel(dropout, corrupt)
+    g, threat = how.get("levels") or printed, _shared(users, target.epsilon, binary, how)[1]
     return SplitAndMix(
         SecureSum(users, g, _laplace(g, target), target, threat=threat, modulus=modulus)
     )
@@ -293,16 +294,10 @@ def split_and_mix(
 
 @lru_cache(maxsize=CACHE)
 def shuffled_tight(
-    users: int,
-    target: ApproximateDP,
-    binary: bool,
-    dropout: float,
-    corrupt: float = 0,
-    levels: int | None = None,
+    users: int, target: ApproximateDP, binary: bool, **how: Unpack[Sharing]
 ) -> SumProtocol:
     """Shuffled bits with the least noise for (ε, δ)."""
-    g = levels or tight_precision(users, target.epsilon, binary)
-    threat = ThreatModel(dropout, corrupt)
+    g, threat = _shared(users, target.epsilon, binary, how)
     bits, bias = shuffle_noise(threat.honest(users), g, target, exact=False)
     return ShuffledBits(users, g, bits, bias, target, threat=threat)
 
@@ -314,7 +309,7 @@ def shuffled_paper(users: int, target: ApproximateDP, fewest: int = FEWEST) -> S
     """
     bits, bias = tkms21_noise(users, target)
     order = None if target.participations == 1 else _shuffled_order(fewest, target)
-    truth = earned(_others_bits(users, target), 1, target, order=order)
+    truth = achieved_guarantee(_others_bits(users, target), 1, target, order=order)
     return ShuffledBits(users, 1, bits, bias, truth, order=order)
 
 
@@ -342,23 +337,19 @@ def exact(users: int, binary: bool) -> SumProtocol:
 
 
 @lru_cache(maxsize=CACHE)
-def pure_shuffle(
-    users: int,
-    target: PureDP,
-    dropout: float = 0,
-    corrupt: float = 0,
-    levels: int | None = None,
-) -> SumProtocol:
+def pure_shuffle(users: int, target: PureDP, **how: Unpack[Sharing]) -> SumProtocol:
     """Bits with a shuffler, in complete certified groups.
 
     A batch that tolerates losses, or has the `levels` that terms state, is one group.
     """
+    levels, threat = how.get("levels"), _shared(users, target.epsilon, True, how)[1]
     if levels not in (None, 1):
         raise TacitError(f"levels is {levels}; certificates are for bits: use 1, or split-dp-se")
-    grouped = levels is None and not dropout and not corrupt
-    threat = None if grouped else ThreatModel(dropout, corrupt)
+    grouped = levels is None and threat == ThreatModel()
     times = target.participations
-    return PureShuffle(users, target.epsilon, participations=times, threat=threat)
+    return PureShuffle(
+        users, target.epsilon, participations=times, threat=None if grouped else threat
+    )
 
 
 @lru_cache(maxsize=CACHE)
@@ -368,7 +359,7 @@ def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> Jo
     `each` names the factory of one metric's sum (see `tacit.names`); `how` are its further
     arguments.
     """
-    make = recipe(named(each, Callable))  # type: ignore[arg-type]
+    make = protocol_factory(resolve_name(each, Callable))  # type: ignore[arg-type]
     try:
         part = make(users, target=for_each(target, metrics), **how)
     except TacitError as error:

@@ -22,15 +22,22 @@ import numpy.typing as npt
 from tacit.errors import TacitError, integer
 from tacit.noise import Binomial, DiscreteLaplace, NoiseDistribution, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import ONE_CURIOUS, ApproximateDP, PureDP, ThreatModel, View, derived
+from tacit.privacy import (
+    ONE_CURIOUS,
+    ApproximateDP,
+    PureDP,
+    ThreatModel,
+    View,
+    state_drawn_arithmetic,
+)
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.protocols.contract import random_level
 from tacit.protocols.sums import modular_sum
 from tacit.protocols.vector_noise import (
-    bare,
     binomial_noise,
-    each_time,
     joint_epsilon,
+    numbers_only,
+    per_participation,
     shared_gaussian_noise,
     skellam_noise,
 )
@@ -147,11 +154,11 @@ class ShuffledVector(LevelProtocol):
             self.precision = integer("precision", precision, at_least=1)
             self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
             self.noise_bits, self.bias = binomial_noise(
-                self.precision, self.coordinates, each_time(target), self.honest
+                self.precision, self.coordinates, per_participation(target), self.honest
             )
             others = (*ThreatModel().assumptions(), *in_distinct_rounds(target))
-            made = bare(target, View.SHUFFLED).given(*others)
-            self.guarantee = derived(made, self.noise(self.honest))
+            made = numbers_only(target, View.SHUFFLED).assuming(*others)
+            self.guarantee = state_drawn_arithmetic(made, self.noise(self.honest))
         self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
     def _printed(self, target: ApproximateDP) -> None:
@@ -185,8 +192,8 @@ class ShuffledVector(LevelProtocol):
             (-self.bound - self.offset) / self.unit
         )
         true = joint_epsilon(self.noise(self.honest), moved, s, delta)
-        made = ApproximateDP(true, delta, view=View.SHUFFLED).given(*ThreatModel().assumptions())
-        self.guarantee = derived(made, self.noise(self.honest))
+        made = ApproximateDP(true, delta, view=View.SHUFFLED).assuming(*ThreatModel().assumptions())
+        self.guarantee = state_drawn_arithmetic(made, self.noise(self.honest))
 
     def stated(self, std: float) -> float:
         """Paper: the sub-Gaussian parameter of the noise in the mean, from Theorem A.2's proof."""
@@ -246,7 +253,7 @@ class SecureVector(LevelProtocol):
         self.precision = integer("precision", precision, at_least=1)
         self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
         self.share: NoiseDistribution
-        each = each_time(target)
+        each = per_participation(target)
         if isinstance(each, PureDP):
             self.share = DiscreteLaplace(
                 Fraction(self.precision * self.coordinates) / Fraction(each.epsilon)
@@ -258,8 +265,8 @@ class SecureVector(LevelProtocol):
         else:
             raise TacitError(f"noise is {noise_kind!r}: must be skellam or discrete-gaussian")
         others = (*threat.assumptions(), *in_distinct_rounds(target))
-        made = bare(target, View.OPENED_SUM).given(*others)
-        self.guarantee = derived(made, self.share)
+        made = numbers_only(target, View.RELEASED_SUM).assuming(*others)
+        self.guarantee = state_drawn_arithmetic(made, self.share)
         self._top = self.participants * self.precision
         self.modulus = self._top + 2 * self._room() + 1
         self.bits_per_participant = self.coordinates * (self.modulus - 1).bit_length()

@@ -61,7 +61,7 @@ class JointSums(Protocol):
             )
         often = stated.participations // metrics
         kept = stated.assumptions - (frozenset() if often > 1 else {DistinctRounds()})
-        covered = replace(stated, assumptions=kept).given(MetricsPerParticipation(metrics))
+        covered = replace(stated, assumptions=kept).assuming(MetricsPerParticipation(metrics))
         made = for_fewer(covered, often)
         self.guarantee = state_arithmetic(made, stated.arithmetic)
         self.participants, self.minimum = part.participants, part.minimum
@@ -69,7 +69,7 @@ class JointSums(Protocol):
         self.bits_per_participant = metrics * part.bits_per_participant
 
     @property
-    def made_of(self) -> Sequence[Protocol]:
+    def components(self) -> Sequence[Protocol]:
         """The protocol of one metric's sum."""
         return (self.part,)
 

@@ -21,13 +21,13 @@ import numpy.typing as npt
 
 from tacit.errors import TacitError, integer, positive
 from tacit.noise import DiscreteGaussian, NoiseDistribution, Skellam
-from tacit.privacy import ApproximateDP, Target, ThreatModel, View, derived
+from tacit.privacy import ApproximateDP, Target, ThreatModel, View, state_drawn_arithmetic
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.split_and_mix import mixed
-from tacit.protocols.vector_noise import bare, each_time, gaussian_ratio
+from tacit.protocols.split_and_mix import shuffled_guarantee
+from tacit.protocols.vector_noise import gaussian_ratio, numbers_only, per_participation
 from tacit.protocols.vectors import noise_proxy
 from tacit.sampling.coins import additive_shares
 from tacit.trust import SHUFFLE_SECURITY, split_shares
@@ -100,14 +100,14 @@ class BallSum(Protocol):
         self.participants = integer("participants", participants, at_least=1)
         self.coordinates = integer("coordinates", coordinates, at_least=1)
         self.radius = float(positive("radius", radius, "the largest length of a vector"))
-        self.steps, self.distribution = self._noise(each_time(target))  # type: ignore[arg-type]
+        self.steps, self.distribution = self._noise(per_participation(target))  # type: ignore[arg-type]
         self.precision, self.unit = self.steps, 2 * self.radius / self.steps
         most = self.participants * (self.steps / 2 + 1) + ROOM * self.noise(participants).std
         self.modulus = 1 << math.ceil(math.log2(2 * most + 1))
         number = self.modulus.bit_length() - 1
         self.bits_per_participant: float = self.coordinates * number * self.shares
-        made = self._earned(target).given(*in_distinct_rounds(target))
-        self.guarantee = derived(made, self.distribution)
+        made = self._achieved(target).assuming(*in_distinct_rounds(target))
+        self.guarantee = state_drawn_arithmetic(made, self.distribution)
 
     @cached_property
     def shares(self) -> int:
@@ -117,8 +117,8 @@ class BallSum(Protocol):
     def _noise(self, each: ApproximateDP) -> tuple[int, NoiseDistribution]:
         return ball_noise(self.coordinates, each, self.noise_kind)
 
-    def _earned(self, target: ApproximateDP) -> ApproximateDP:
-        return bare(target, self.view)
+    def _achieved(self, target: ApproximateDP) -> ApproximateDP:
+        return numbers_only(target, self.view)
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseDistribution:
@@ -240,7 +240,7 @@ class SecureBall(BallSum):
     '(1, 1e-06)-DP'
     """
 
-    view = View.OPENED_SUM
+    view = View.RELEASED_SUM
 
     def __init__(
         self,
@@ -259,10 +259,10 @@ class SecureBall(BallSum):
         divisible = self.noise_kind == "skellam"
         shares = 1 if divisible else self.honest
         steps, total = ball_noise(self.coordinates, each, self.noise_kind, shares)
-        return steps, total.nearby_share(self.honest)
+        return steps, total.approximate_share(self.honest)
 
-    def _earned(self, target: ApproximateDP) -> ApproximateDP:
-        return super()._earned(target).given(*ThreatModel().assumptions())
+    def _achieved(self, target: ApproximateDP) -> ApproximateDP:
+        return super()._achieved(target).assuming(*ThreatModel().assumptions())
 
     def noise(self, reports: int) -> NoiseDistribution:
         """The sum of all shares; for discrete Gaussian shares, the nearby distribution that the
@@ -296,7 +296,7 @@ class ShuffledBall(SecureBall):
 
     def _noise(self, each: ApproximateDP) -> tuple[int, NoiseDistribution]:
         """Subtracts the shuffler's part of δ first."""
-        slack = mixed(each, SHUFFLE_SECURITY).delta - each.delta
+        slack = shuffled_guarantee(each, SHUFFLE_SECURITY).delta - each.delta
         if slack >= each.delta:
             raise TacitError(
                 f"delta is {each.delta:g}; splitting for a shuffler alone costs {slack:.2g}: use "

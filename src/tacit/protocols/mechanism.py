@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from fractions import Fraction
-from inspect import signature
+from functools import lru_cache
+from inspect import Signature, signature
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -22,41 +23,31 @@ from tacit.assumptions import (
     AskedFor,
     Assumption,
     Declared,
-    Derivation,
-    DerivedBy,
-    DishonestAtMost,
-    OwnRecords,
     Protects,
-    Scope,
     uncovered,
 )
 from tacit.errors import TacitError
-from tacit.names import PACKAGE, is_own, name_of, named
+from tacit.names import PACKAGE, is_own, name_of, resolve_name
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
     Guarantee,
     Guaranteed,
     KnownPerRound,
-    Neighbours,
     NonPrivate,
     PrivacyStatus,
     PureDP,
 )
 from tacit.privacy.guarantees import state_arithmetic
-from tacit.privacy.shuffling import amplified_nodes
-from tacit.privacy.silos import SilosDP
 from tacit.privacy.status import NON_PRIVATE_TEXT, status_from_data, status_to_data
 from tacit.protocols.checking import DRAWS, check_declared
 from tacit.protocols.contract import Protocol
-from tacit.protocols.factorization import depth, factorize
+from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_delivery import Presence
-from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
-from tacit.trust import TrustModel
+from tacit.protocols.prefix_encoder import Encoder
+from tacit.protocols.prefix_guarantees import achieves, derivable_remarks
+from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.types import Arm, Design, Fit, Floats, PublishedAssignment, Round
-
-SLACK = 1e-12  # relative error of δ by double arithmetic, which printing ignores, too (`up`)
-BISECTIONS = 60
 
 
 class Mechanism(ABC):
@@ -113,12 +104,14 @@ class Mechanism(ABC):
         return None
 
     @property
-    def made_of(self) -> Sequence[Mechanism]:
+    def components(self) -> Sequence[Mechanism]:
         """The mechanisms that this one is composed of."""
         return ()
 
     def printed(self, found: Guarantee | None = None) -> Guarantee | None:
         """The guarantee as shown to readers.
+
+        Call it as `Mechanism.printed(mechanism)`: a class from outside may have another method.
 
         Parameters
         ----------
@@ -137,21 +130,26 @@ class Mechanism(ABC):
         shown = self.guarantee or found
         if shown is None:
             return None
+        if not is_own(type(shown)):
+            raise TacitError(
+                f"guarantee is a {type(shown).__qualname__}, of a class from outside tacit: must "
+                "be a PureDP, ApproximateDP, RenyiDP or ConcentratedDP"
+            )
         if isinstance(self.privacy, KnownPerRound):
             target = self.privacy.target
             delta = target.delta if isinstance(target, ApproximateDP) else 0.0
             asked = AskedFor(float(target.epsilon), float(delta))
-            shown = shown.given(asked, *target.assumptions)
-        foreign = [part for part in (*self.made_of, self) if from_outside(part)]
+            shown = shown.assuming(asked, *target.assumptions)
+        foreign = [part for part in (*self.components, self) if from_outside(part)]
         if not foreign:
             return shown
         remarks = [_checked(part.example()) for part in foreign]
         least = min(remarks, key=lambda one: (one.draws, one.participants))
-        return state_arithmetic(shown, Arithmetic.UNSTATED).given(least)
+        return state_arithmetic(shown, Arithmetic.UNSTATED).assuming(least)
 
     def text(self) -> str:
         """The privacy of a run as a sentence."""
-        shown = self.printed()
+        shown = Mechanism.printed(self)
         if shown is not None:
             return str(shown)
         if isinstance(self.privacy, KnownPerRound):
@@ -161,7 +159,7 @@ class Mechanism(ABC):
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Mechanism:
         """The mechanism that `to_dict` wrote."""
-        kind = named(data["mechanism"], Mechanism)
+        kind = resolve_name(data["mechanism"], Mechanism)
         restored: Mechanism = kind.restore(data)
         return restored
 
@@ -210,7 +208,7 @@ class PerRound(Mechanism):
             )
         if isinstance(self.privacy, Guaranteed):
             small = self.example()
-            problem = "" if small is None else self._weaker(small.guarantee)
+            problem = "" if small is None else self._shortfall(small.guarantee)
             if problem:
                 raise TacitError(
                     f"a small round {problem}: its noise, guarantee or smallest round was changed"
@@ -240,23 +238,23 @@ class PerRound(Mechanism):
                 f"needs at least {self.smallest} in each: propose larger rounds"
             )
         protocol = self.make(*self._size(round_), **self.arguments)
-        if not all(map(_ours, parts_of(protocol))) and not from_outside(self):
+        if not all(map(_is_unmodified, parts_of(protocol))) and not from_outside(self):
             raise TacitError(
                 f"round {round_.number} has a protocol from outside tacit, small rounds have not: "
                 "use the same protocol for rounds of every size"
             )
-        problem = self._weaker(protocol.guarantee)
+        problem = self._shortfall(protocol.guarantee)
         if problem:
             raise TacitError(f"round {round_.number} {problem}: its noise was changed")
         return protocol
 
-    def _weaker(self, earned: Guarantee | None) -> str:
+    def _shortfall(self, achieved: Guarantee | None) -> str:
         """Why a round's guarantee falls short of the run's privacy; empty if it does not."""
         match self.privacy:
             case Guaranteed(guarantee):
-                return falls_short(earned, guarantee)
-            case KnownPerRound(target) if earned is None:
-                return f"earns no guarantee, the experiment asks for {target.short}"
+                return falls_short(achieved, guarantee)
+            case KnownPerRound(target) if achieved is None:
+                return f"gives no guarantee, the experiment asks for {target.short}"
         return ""
 
     def example(self) -> Protocol | None:
@@ -296,7 +294,7 @@ class PerRound(Mechanism):
         """The arguments of the constructor as plain data."""
         return {
             "mechanism": name_of(type(self)),
-            "make": name_of(recipe(self.make)),
+            "make": name_of(protocol_factory(self.make)),
             "arguments": {key: plain(value) for key, value in self.arguments.items()},
             "privacy": status_to_data(self.privacy),
             "smallest": self.smallest,
@@ -309,10 +307,10 @@ class PerRound(Mechanism):
         Raises
         ------
         TacitError
-            If a small round does not earn the stored privacy status, or earns a guarantee although
+            If a small round does not give the stored privacy status, or gives a guarantee although
             none is stored, or if rounds are made for another target than the stored one.
         """
-        make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
+        make = protocol_factory(resolve_name(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
         found = cls(make, arguments, status_from_data(data["privacy"]), data["smallest"])
         found._check_target()
@@ -336,15 +334,15 @@ class PerRound(Mechanism):
             )
 
     def _check_small_round(self) -> None:
-        """Reject a stored privacy status that says more or less than a small round earns; the
+        """Reject a stored privacy status that says more or less than a small round gives; the
         constructor has compared the guarantee, `open` compares that of other sizes.
         """
         small = self.example()
-        earned = None if small is None else small.guarantee
-        _check_descriptions(self.stated, () if earned is None else earned.assumptions)
-        problem = "" if small is None else self._weaker(earned)
-        if isinstance(self.privacy, NonPrivate) and earned is not None:
-            problem = f"earns {earned.short}, the experiment states non-private"
+        achieved = None if small is None else small.guarantee
+        _check_descriptions(self.stated, () if achieved is None else achieved.assumptions)
+        problem = "" if small is None else self._shortfall(achieved)
+        if isinstance(self.privacy, NonPrivate) and achieved is not None:
+            problem = f"gives {achieved.short}, the experiment states non-private"
         if problem:
             raise TacitError(f"a small round {problem}: the stored noise or status was changed")
 
@@ -363,12 +361,12 @@ class Releases(Mechanism):
     def __post_init__(self) -> None:
         if isinstance(self.privacy, KnownPerRound):
             raise TacitError("prefix sums are accounted for together: state their guarantee")
-        if self.guarantee is not None and not earned_by(self.sums, self.guarantee):
+        if self.guarantee is not None and not achieves(self.sums, self.guarantee):
             raise TacitError(
-                f"these prefix sums do not earn {self.guarantee.short} as it is stated: their "
+                f"these prefix sums do not give {self.guarantee.short} as it is stated: their "
                 "noise was changed, or the guarantee"
             )
-        _check_descriptions(self.guarantee, described_by(self.sums, self.guarantee))
+        _check_descriptions(self.guarantee, derivable_remarks(self.sums, self.guarantee))
 
     def open(self, round_: Round) -> PrefixRound:
         """The protocol of this round's step."""
@@ -423,20 +421,22 @@ class Releases(Mechanism):
         return cls(sums, status_from_data(data["privacy"]), *lists)
 
 
-def falls_short(earned: Guarantee | None, stated: Guarantee) -> str:
-    """Why the earned guarantee does not imply the stated one; empty if it does."""
-    if earned is None:
-        return f"earns no guarantee, not {stated.short}"
-    if not (is_own(type(earned)) and is_own(type(stated))):
+def falls_short(achieved: Guarantee | None, stated: Guarantee) -> str:
+    """Why the achieved guarantee does not imply the stated one; empty if it does."""
+    if achieved is None:
+        return f"gives no guarantee, not {stated.short}"
+    if not (is_own(type(achieved)) and is_own(type(stated))):
         return "has a guarantee of a class from outside tacit, which proves nothing"
-    if earned.implies(stated):
+    if achieved.implies(stated):
         return ""
-    if earned.metrics < stated.metrics:
-        return f"covers {earned.metrics} metrics, not {stated.metrics}"
-    missing = [one.identifier for one in uncovered(earned.assumptions, stated.assumptions)]
+    if achieved.metrics < stated.metrics:
+        return f"covers {achieved.metrics} metrics, not {stated.metrics}"
+    missing = [one.identifier for one in uncovered(achieved.assumptions, stated.assumptions)]
     if missing:
         return f"needs assumptions that are not stated: {', '.join(missing)}"
-    return f"earns {earned.short} ({earned.view.value}), not {stated.short} ({stated.view.value})"
+    return (
+        f"gives {achieved.short} ({achieved.view.value}), not {stated.short} ({stated.view.value})"
+    )
 
 
 def _check_descriptions(stated: Guarantee | None, derived: Iterable[Assumption]) -> None:
@@ -453,131 +453,6 @@ def _check_descriptions(stated: Guarantee | None, derived: Iterable[Assumption])
             )
 
 
-def described_by(sums: PrefixSums, guarantee: Guarantee | None) -> frozenset[Assumption]:
-    """The remarks of a guarantee of these sums that are true: its derivation, and the numbers of a
-    participant's own records where silos are eager.
-    """
-    if not isinstance(guarantee, ApproximateDP):
-        return frozenset()
-    kinds = [Derivation.EXACT_JOINT]
-    if not sums.alone and isinstance(guarantee, SilosDP):
-        kinds = [Derivation.STRICTEST]
-    if sums.alone and sums.trust is TrustModel.SHUFFLER:
-        amplified = _amplifies(sums, guarantee)
-        kinds = [Derivation.AMPLIFIED if amplified else Derivation.OWN_NOISE]
-    own = {
-        one
-        for one in guarantee.assumptions
-        if isinstance(one, OwnRecords) and _true_of_own_records(sums, one)
-    }
-    return frozenset({DerivedBy(one, sums.shape.steps) for one in kinds} | own)
-
-
-def _true_of_own_records(sums: PrefixSums, said: OwnRecords) -> bool:
-    """Whether eager silos earn these numbers for streams that differ in own records only."""
-    lazy = replace(sums, presence=replace(sums.presence, eager=False))
-    return (
-        sums.presence.eager
-        and said.records == sums.people
-        and _earns(lazy, said.epsilon, said.delta * (1 + SLACK))
-    )
-
-
-def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
-    """Whether the sums earn this guarantee for a participant with the maximum number of
-    participations, with the same view and assumptions.
-
-    Gaussian messages behind a shuffler earn what each silo's own noise gives, or amplification by
-    shuffling where the guarantee is derived by it.
-    """
-    if (
-        sums.noise == "none"
-        or not isinstance(guarantee, ApproximateDP)
-        or not _about(sums, guarantee)
-    ):
-        return False
-    pairs = _pairs(guarantee)
-    if sums.sigmas and len(pairs) == 1:  # a common budget is that of every silo
-        pairs *= sums.silos
-    if len(pairs) not in (1, sums.silos):
-        return False
-    return _amplifies(sums, guarantee) or all(
-        _earns(sums.of(silo), epsilon, delta * (1 + SLACK))
-        for silo, (epsilon, delta) in enumerate(pairs)
-    )
-
-
-def _amplifies(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
-    """Whether amplification by shuffling (ZC24 Lemma F.2), derived anew, gives the guarantee.
-
-    The lemma is for the nodes of a tree and one participation. It needs a stated bound on curious
-    silos, whose messages hide nobody.
-    """
-    bounds = [
-        one.limit(sums.silos)
-        for one in guarantee.assumptions
-        if isinstance(one, DishonestAtMost) and one.scope is Scope.SILOS
-    ]
-    if (
-        (sums.trust, sums.noise, sums.shape.kind) != (TrustModel.SHUFFLER, "gaussian", "tree")
-        or sums.presence.participations > 1
-        or DerivedBy(Derivation.AMPLIFIED, sums.shape.steps) not in guarantee.assumptions
-        or _pairs(guarantee) != ((guarantee.epsilon, guarantee.delta),)
-        or not bounds
-    ):
-        return False
-    nodes, honest = depth(sums.shape.steps), sums.silos - min(bounds)
-    records = sums.people if sums.presence.eager else 1
-    group = sums.people * sums.shape.steps
-    moved, whole = (count * sums.sensitivity for count in (records, group))
-    # the derivation leaves some of its δ unused: find the largest that fails as rarely as stated
-    low, high = guarantee.delta, min(2 * guarantee.delta, 1 - 1e-9)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        found = amplified_nodes(sums.sigma, moved, whole, honest, nodes, middle)
-        if found is None:
-            low = middle
-        elif found.delta > guarantee.delta * (1 + SLACK):
-            high = middle
-        elif found.epsilon <= guarantee.epsilon:
-            return True
-        else:
-            low = middle
-    return False
-
-
-def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
-    """Whether the guarantee states the neighbouring relation, view, participations, assumptions and
-    arithmetic of the sums.
-
-    If silos have individual budgets, the headline (ε, δ) must be the largest of each.
-    """
-    weakest = tuple(map(max, zip(*_pairs(guarantee), strict=True)))
-    arithmetic = Arithmetic.EXACT if sums.integral else Arithmetic.IDEAL
-    return (
-        guarantee.neighbours is Neighbours.REPLACE_ONE
-        and guarantee.view is sums.view
-        and guarantee.metrics == 1
-        and guarantee.participations <= sums.presence.participations
-        and not uncovered(sums.assumptions, guarantee.assumptions)
-        and arithmetic.covers(guarantee.arithmetic)
-        and weakest == (guarantee.epsilon, guarantee.delta)
-    )
-
-
-def _earns(sums: PrefixSums, epsilon: float, delta: float) -> bool:
-    """Checks δ at ε, or ε at δ where the accounting differs."""
-    loss, left = sums.loss(), delta - sums.slack(epsilon)
-    return left > 0 and (loss.delta(epsilon) <= left or loss.epsilon(left) <= epsilon)
-
-
-def _pairs(guarantee: ApproximateDP) -> tuple[tuple[float, float], ...]:
-    """(ε, δ) of every silo with an individual budget, or the common one."""
-    if isinstance(guarantee, SilosDP) and guarantee.budgets:
-        return guarantee.budgets
-    return ((guarantee.epsilon, guarantee.delta),)
-
-
 def _numbers(guarantee: Guarantee) -> tuple[float, float, int] | None:
     """ε, δ and participations; None for guarantees of another kind."""
     match guarantee:
@@ -588,14 +463,19 @@ def _numbers(guarantee: Guarantee) -> tuple[float, float, int] | None:
     return None
 
 
-def recipe(make: Any) -> Callable[..., Protocol]:
+# annotations are texts, and evaluating them is slow
+_hints: Callable[[Any], dict[str, Any]] = lru_cache(maxsize=256)(get_type_hints)
+_signature: Callable[[Any], Signature] = lru_cache(maxsize=256)(signature)
+
+
+def protocol_factory(make: Any) -> Callable[..., Protocol]:
     """`make` itself, if its return annotation is a Protocol.
 
     A stored file names a function that is then called, and the file could name anything. Classes
     are rejected too: they would take their guarantee from the file.
     """
     try:
-        made = get_type_hints(make).get("return")
+        made = _hints(make).get("return")
     except (NameError, TypeError):
         made = None
     if not (isinstance(made, type) and issubclass(made, Protocol)):
@@ -611,10 +491,10 @@ def _small(
     make: Callable[..., Protocol], arguments: Mapping[str, Any], smallest: int
 ) -> tuple[Any, ...] | None:
     """The size of a small round, by the required parameters of `make`; None if they are unknown."""
-    hints = get_type_hints(make)
+    hints = _hints(make)
     needed = [
         hints.get(name)
-        for name, one in signature(make).parameters.items()
+        for name, one in _signature(make).parameters.items()
         if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
         if name not in arguments
     ]
@@ -630,7 +510,7 @@ def _small(
 def parts_of(protocol: Protocol) -> Iterator[Any]:
     """A protocol and, recursively, the protocols that it is composed of."""
     yield protocol
-    for part in protocol.made_of:
+    for part in protocol.components:
         yield from parts_of(part)
 
 
@@ -647,13 +527,13 @@ def from_outside(mechanism: Mechanism) -> bool:
         return not all(is_own(type(one)) for one in inside)
     if not isinstance(mechanism, PerRound):
         return False  # its parts are asked themselves
-    if not is_own(mechanism.make) or any(map(_of_others, mechanism.arguments.values())):
+    if not is_own(mechanism.make) or any(map(_is_foreign, mechanism.arguments.values())):
         return True
     protocol = mechanism.example()
-    return protocol is not None and not all(map(_ours, parts_of(protocol)))
+    return protocol is not None and not all(map(_is_unmodified, parts_of(protocol)))
 
 
-def _of_others(argument: Any) -> bool:
+def _is_foreign(argument: Any) -> bool:
     """Whether an argument is a value of a class that is neither Python's nor tacit's, or names a
     function, as `tacit.names` writes it, that is not tacit's.
     """
@@ -667,12 +547,12 @@ def _checked(protocol: Protocol | None) -> Declared:
     """Privacy status of a protocol from outside, after it was checked if it can be."""
     if protocol is None:
         return Declared()
-    others = [part for part in parts_of(protocol) if not _ours(part)] or [protocol]
+    others = [part for part in parts_of(protocol) if not _is_unmodified(part)] or [protocol]
     checked = [check_declared(part) for part in others]
     return Declared(DRAWS, protocol.participants) if all(checked) else Declared()
 
 
-def _ours(protocol: Protocol) -> bool:
+def _is_unmodified(protocol: Protocol) -> bool:
     """Whether a protocol is tacit's, with none of its methods replaced on the instance."""
     replaced = (
         name for name in vars(protocol) if inspect.isfunction(getattr(type(protocol), name, None))

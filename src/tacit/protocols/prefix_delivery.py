@@ -1,4 +1,4 @@
-"""Delivery of silos' messages, one class per trust model; and the noise of prefix sums.
+"""How silos' messages reach the server under each trust model, and whose noise protects them.
 
 A `PrefixDelivery` decides who adds the noise, which noise distributions fit, how integers are
 encoded in a message, what the adversary sees and which assumptions the guarantee needs.
@@ -156,11 +156,11 @@ class PrefixDelivery:
     shares = False
     no_prefix = ""
 
-    def alone(self, noise: Noise) -> bool:  # noqa: ARG002
+    def suffices_alone(self, noise: Noise) -> bool:  # noqa: ARG002
         """Whether each silo's noise suffices alone."""
         return False
 
-    def adding(self, sums: PrefixSums) -> int:
+    def noise_parties(self, sums: PrefixSums) -> int:
         """The number of parties whose noise adds up to that of the guarantee: all honest silos."""
         return sums.honest
 
@@ -183,11 +183,11 @@ class FromSilos(PrefixDelivery):
     noises: tuple[Noise, ...] = ("gaussian", "discrete-gaussian")
     silos_draw = own_noise = True
 
-    def alone(self, noise: Noise) -> bool:  # noqa: ARG002
+    def suffices_alone(self, noise: Noise) -> bool:  # noqa: ARG002
         """Always."""
         return True
 
-    def adding(self, sums: PrefixSums) -> int:  # noqa: ARG002
+    def noise_parties(self, sums: PrefixSums) -> int:  # noqa: ARG002
         """One: the silo itself."""
         return 1
 
@@ -195,7 +195,7 @@ class FromSilos(PrefixDelivery):
 class Aggregated(PrefixDelivery):
     """Each silo adds a share of the noise; secure aggregation releases the sum modulo 2^64."""
 
-    view = View.OPENED_SUM
+    view = View.RELEASED_SUM
     noises: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
     silos_draw = shares = True
 
@@ -224,13 +224,13 @@ class Shuffled(Aggregated):
         "the tree or the square root"
     )
 
-    def alone(self, noise: Noise) -> bool:
+    def suffices_alone(self, noise: Noise) -> bool:
         """For noise that is no integer."""
         return noise not in INTEGER_NOISE
 
-    def adding(self, sums: PrefixSums) -> int:
+    def noise_parties(self, sums: PrefixSums) -> int:
         """One silo, or all honest ones."""
-        return 1 if sums.alone else sums.honest
+        return 1 if sums.suffices_alone else sums.honest
 
     def form(self, sums: PrefixSums, step: int) -> Form:
         """Shares that add up to each integer, or as many bits as there are levels and noise."""
@@ -241,13 +241,13 @@ class Shuffled(Aggregated):
 
     def slack(self, sums: PrefixSums, epsilon: float) -> float:
         """The statistical distance of split-and-mix, over all released numbers."""
-        if sums.alone or sums.noise in BITS:
+        if sums.suffices_alone or sums.noise in BITS:
             return 0.0
         return (1 + math.exp(epsilon)) * 2.0**-SHUFFLE_SECURITY * sums.size * sums.shape.steps
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:
         """As for secure aggregation, unless each silo's noise suffices alone."""
-        return {TrustedSilo()} if sums.alone else super().assumptions(sums)
+        return {TrustedSilo()} if sums.suffices_alone else super().assumptions(sums)
 
 
 class Trusted(PrefixDelivery):
@@ -260,7 +260,7 @@ class Trusted(PrefixDelivery):
         "kind"
     )
 
-    def adding(self, sums: PrefixSums) -> int:  # noqa: ARG002
+    def noise_parties(self, sums: PrefixSums) -> int:  # noqa: ARG002
         """One: the server."""
         return 1
 

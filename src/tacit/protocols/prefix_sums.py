@@ -19,7 +19,7 @@ message leaks nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +29,14 @@ import numpy.typing as npt
 from tacit.assumptions import Assumption
 from tacit.errors import TacitError, integer, positive
 from tacit.noise import NoiseDistribution
-from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, View, derived
+from tacit.privacy import (
+    ApproximateDP,
+    Gaussian,
+    GaussianLoss,
+    Guarantee,
+    View,
+    state_drawn_arithmetic,
+)
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization, squared_silos
@@ -43,7 +50,8 @@ from tacit.protocols.prefix_delivery import (
     Presence,
     draw_vector,
 )
-from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Form, Shares, Words
+from tacit.protocols.prefix_encoder import Encoder
+from tacit.protocols.prefix_messages import MODULUS_BITS, Form, Shares, Words
 from tacit.trust import TrustModel
 from tacit.types import Aggregate, Estimate, Floats, VectorError
 
@@ -186,9 +194,9 @@ class PrefixSums:
         return self.delivery.form(self, step)
 
     @property
-    def alone(self) -> bool:
+    def suffices_alone(self) -> bool:
         """Whether each silo's noise suffices alone."""
-        return self.delivery.alone(self.noise)
+        return self.delivery.suffices_alone(self.noise)
 
     @property
     def honest(self) -> int:
@@ -196,11 +204,11 @@ class PrefixSums:
         return self.silos - self.corrupt - self.missing
 
     @property
-    def adding(self) -> int:
+    def noise_parties(self) -> int:
         """The number of parties whose noise adds up to `total`: one silo, the server, or all honest
         silos.
         """
-        return self.delivery.adding(self)
+        return self.delivery.noise_parties(self)
 
     @cached_property
     def total(self) -> NoiseDistribution:
@@ -212,7 +220,11 @@ class PrefixSums:
     @cached_property
     def share(self) -> NoiseDistribution:
         """The noise that one silo (or the trusted server) adds to one integer."""
-        return self.total if self.adding == 1 else self.total.nearby_share(self.adding)
+        return (
+            self.total
+            if self.noise_parties == 1
+            else self.total.approximate_share(self.noise_parties)
+        )
 
     @property
     def row_variance(self) -> float:
@@ -225,7 +237,7 @@ class PrefixSums:
                 for (_, weight), (own, count) in self._kinds.items()
             )
         each = float(self.total.variance) / self.scale**2 if self.integral else self.sigma**2
-        return each * (self.silos if self.alone else self.silos / self.honest)
+        return each * (self.silos if self.suffices_alone else self.silos / self.honest)
 
     @property
     def variances(self) -> Floats:
@@ -262,7 +274,7 @@ class PrefixSums:
             moved = presence.visits * (self.people if presence.eager else 1)
             return moved * record + self._visited * self._rounding(self._rows)
         spreads = presence.records(self.silos, self.people)
-        if not self.alone:
+        if not self.suffices_alone:
             met = squared_silos(self.shape, presence.batches, self._visited, self.silos)
             return sum(spreads[0]) * record + self._rounding(met)
         rounding = self._rounding(self._rows)
@@ -332,9 +344,9 @@ class PrefixSums:
             raise TacitError("noise is none: a guarantee needs noise")
         if not self.integral:
             return GaussianLoss(self.sigma, self.movement)
-        rows = self._messages if self.alone else self._rows
+        rows = self._messages if self.suffices_alone else self._rows
         moved = self.movement * self.scale
-        return NearlyGaussianLoss(self.total, moved, self.size * rows, self.adding)
+        return NearlyGaussianLoss(self.total, moved, self.size * rows, self.noise_parties)
 
     def excess(self, epsilon: float) -> float:
         """An upper bound on the increase of δ at ε due to discreteness."""
@@ -366,7 +378,7 @@ class PrefixSums:
         often, assumptions = self.presence.participations, self.assumptions
         about: dict[str, Any] = {"view": self.view, "participations": often}
         made = ApproximateDP(epsilon, failure, assumptions=assumptions, **about)
-        return derived(made, self.total if self.integral else Gaussian(self.sigma))
+        return state_drawn_arithmetic(made, self.total if self.integral else Gaussian(self.sigma))
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
@@ -422,72 +434,9 @@ class PrefixSums:
             return draw_vector(
                 self.size, None, rng, math.sqrt(self.row_variance * silos / self.silos)
             )
-        whole = self.honest == self.silos and not self.alone
+        whole = self.honest == self.silos and not self.suffices_alone
         distribution = self.total if whole else self.share.sum_of_shares(silos)
         return draw_vector(self.size, distribution, rng) / self.scale
-
-
-@dataclass(eq=False)
-class Encoder:
-    """The randomizer R of one silo: takes the silo's vector of each step and returns the message.
-
-    Its state never leaves the silo.
-    """
-
-    protocol: PrefixSums
-    rng: np.random.Generator | None = None
-    history: list[Floats] = field(default_factory=list)
-    kept: list[Floats] = field(default_factory=list)  # noisy nodes, if prefix sums are sent
-
-    def __post_init__(self) -> None:
-        p = self.protocol
-        bits = p.bits_per_silo / p.shape.steps
-        if p.noise in BITS and bits > MOST_BITS:
-            raise TacitError(
-                f"a message would be {bits:.3g} bits, too large to send: use secagg-fedlinucb, "
-                "or a larger epsilon or delta"
-            )
-
-    def randomize(self, vector: Floats) -> Any:
-        """The message of the next step."""
-        p = self.protocol
-        if np.shape(vector) != (p.size,):
-            raise TacitError(
-                f"a silo reported {np.shape(vector)} numbers; all silos report {p.size}: give "
-                "every silo the same dimension"
-            )
-        if len(self.history) >= p.shape.steps:
-            raise TacitError(
-                f"all {p.shape.steps} synchronisations are used up: the noise was calibrated for "
-                "no more"
-            )
-        # noise first, to avoid a timing leak
-        noise = (
-            draw_vector(p.size, p.share if p.integral else None, self.rng, p.sigma)
-            if p.delivery.silos_draw
-            else np.zeros(p.size)
-        )
-        self.history.append(np.array(vector, dtype=float))
-        step = len(self.history)
-        row = p.shape.right[step - 1, :step] @ np.array(self.history)
-        sent = (np.rint(row * p.scale) if p.integral else row) + noise
-        if p.shape.kind == "prefix":
-            # post-processing of the noisy nodes: reveals no more than they do
-            self.kept.append(sent)
-            sent = p.shape.left[step - 1, :step] @ np.array(self.kept)
-        return p.form(step - 1).message(sent.astype(np.int64), self.rng) if p.integral else sent
-
-    def to_dict(self) -> dict[str, Any]:
-        """The state that the silo must keep between steps."""
-        return {
-            "history": [v.tolist() for v in self.history],
-            "kept": [v.tolist() for v in self.kept],
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore a state of `to_dict`."""
-        self.history = [np.array(v) for v in state["history"]]
-        self.kept = [np.array(v) for v in state["kept"]]
 
 
 class PrefixRound(Protocol):
@@ -574,14 +523,14 @@ class PrefixRound(Protocol):
             raise self._twice()
         return self._release(row, released)
 
-    def again(self) -> Estimate:
+    def repeat_estimate(self) -> Estimate:
         """The estimate of a step that was already released, for use after a restart; silos do not
         report again.
         """
         row = self._released[self.step]
         return self._release(row, Aggregate(tuple(row.tolist()), self.participants))
 
-    def gathered(self, reports: Floats) -> Floats:
+    def weighted_total(self, reports: Floats) -> Floats:
         """The (weighted) sum of all silos' reports (silos × numbers), before any noise."""
         if not self.sums.weights:
             return np.asarray(reports.sum(axis=0))
@@ -627,7 +576,7 @@ class PrefixRound(Protocol):
             raise TacitError(f"continuous noise has no exact distribution (asked at {total})")
         if self.sums.sigmas:
             raise TacitError("silos have individual noise: leave budgets out for one distribution")
-        return self.sums.share.sum_of_shares(1 if self.sums.adding == 1 else reports)
+        return self.sums.share.sum_of_shares(1 if self.sums.noise_parties == 1 else reports)
 
     def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:
         """The released sum over silos of this step's vectors; rounds once, not once per silo."""

@@ -23,10 +23,10 @@ from scipy.special import logsumexp
 from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
 from tacit.errors import TacitError, as_fraction, integer, positive
 from tacit.noise import Chance, PolyaDifference, Table
-from tacit.noise.chernoff import widest
+from tacit.noise.chernoff import tail_radius
 from tacit.noise.serialize import register
 from tacit.noise.table import convolution_power
-from tacit.privacy import PureDP, ThreatModel, View, derived
+from tacit.privacy import PureDP, ThreatModel, View, state_drawn_arithmetic
 from tacit.protocols.contract import SumProtocol
 from tacit.sampling.certificates import (
     Group,
@@ -103,7 +103,7 @@ class GroupedShares:
             spoilt = np.full(2 * p.tau + 3, float(p.mixture) / (p.bits + 1))
             spoilt[1:-1] += (1 - float(p.mixture)) * share_probabilities(p)
             columns.append(np.pad(spoilt, most - p.tau - 1))
-        users = np.array([group.people for group in cut], dtype=float)
+        users = np.array([group.participants for group in cut], dtype=float)
         return users, np.arange(-most, most + 1, dtype=float), np.column_stack(columns)
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
@@ -119,7 +119,7 @@ class GroupedShares:
 
     def bound(self, p: float) -> float:
         """A t with P[|X| > t] <= p, from the moment generating function."""
-        return widest(self, p)
+        return tail_radius(self, p)
 
 
 def released_shares(parameters: PureShuffleParameters, reports: int) -> Table:
@@ -193,7 +193,7 @@ class PureShuffle(SumProtocol):
             participations=times,
             assumptions=assumed,
         )
-        self.guarantee = derived(made, _share(self.parameters))
+        self.guarantee = state_drawn_arithmetic(made, _share(self.parameters))
         self.bits_per_participant = self.parameters.bits
         self._error = ErrorDistribution(self.participants, 1, self._noise)
 
@@ -215,25 +215,26 @@ class PureShuffle(SumProtocol):
     def _expected(self, reports: int) -> int:
         """The number of ones that so many reports of zeros have on average."""
         return sum(
-            group.people * group.row.certificate.parameters.tau for group in self._present(reports)
+            group.participants * group.row.certificate.parameters.tau
+            for group in self._present(reports)
         )
 
     def group_of(self, position: int) -> int:
         """The group of the participant at this position in the batch."""
-        return self._seat(position)[0]
+        return self._group_and_row(position)[0]
 
     @property
     def groups(self) -> int:
         """The number of groups."""
         return sum(group.count for group in self._groups)
 
-    def _seat(self, position: int) -> tuple[int, TableRow]:
+    def _group_and_row(self, position: int) -> tuple[int, TableRow]:
         """The group of a slot, and its table row."""
         left, before = position, 0
         for group in self._groups if position >= 0 else ():
-            if left < group.people:
+            if left < group.participants:
                 return before + left // group.size, group.row
-            left, before = left - group.people, before + group.count
+            left, before = left - group.participants, before + group.count
         raise TacitError(f"position is {position}: must be 0 to {self.participants - 1}")
 
     def randomize(self, x: float) -> GroupMessage:
@@ -242,7 +243,7 @@ class PureShuffle(SumProtocol):
 
     def report(self, x: float, place: int) -> GroupMessage:
         """d bits for the participant in this slot: exact draws, the noise before the reward."""
-        group, row = self._seat(place)
+        group, row = self._group_and_row(place)
         p = row.certificate.parameters
         noisy = draw_certified_ones(p)
         ones = noisy(self.encode(x))
@@ -255,7 +256,7 @@ class PureShuffle(SumProtocol):
         ones = np.empty(len(levels), dtype=np.int64)
         start = 0
         for group in self._present(len(levels)):
-            p, size = group.row.certificate.parameters, group.people
+            p, size = group.row.certificate.parameters, group.participants
             part = levels[start : start + size]
             shares = rng.choice(
                 np.arange(-p.tau, p.tau + 1), size=len(part), p=share_probabilities(p)
@@ -303,7 +304,7 @@ class PureShuffle(SumProtocol):
         spectrum: Any = np.ones(1)
         size, left = int(self.bits_per_participant) * reports + 1, total
         for group in self._present(reports):
-            p, people = group.row.certificate.parameters, group.people
+            p, people = group.row.certificate.parameters, group.participants
             for bit, copies in ((1, min(left, people)), (0, people - min(left, people))):
                 counts = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
                 counts[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * share_probabilities(p)
@@ -318,7 +319,7 @@ class PureShuffle(SumProtocol):
         """
         value, spoilt = total, 0
         for group in self._present(reports):
-            p, size = group.row.certificate.parameters, group.people
+            p, size = group.row.certificate.parameters, group.participants
             lost = int(rng.binomial(size, float(p.mixture)))
             value += int(
                 rng.multinomial(size - lost, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1)

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from tacit.errors import TacitError, integer
 from tacit.noise import Table
-from tacit.noise.chernoff import widest
+from tacit.noise.chernoff import tail_radius
 from tacit.noise.serialize import register
 from tacit.noise.table import sum_of_bits
-from tacit.privacy import PureDP, View, derived
-from tacit.privacy.accounting import about
+from tacit.privacy import PureDP, View, state_drawn_arithmetic
+from tacit.privacy.accounting import with_epsilon
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.contract import SumProtocol
 from tacit.sampling.draws import HALF, flip_response
@@ -73,7 +73,7 @@ class RandomizedResponseError:
 
     def bound(self, p: float) -> float:
         """A t with P[|X| > t] <= p, from the moment generating function."""
-        return widest(self, p)
+        return tail_radius(self, p)
 
 
 class RandomizedBits(SumProtocol):
@@ -94,7 +94,9 @@ class RandomizedBits(SumProtocol):
                 f"epsilon is {float(self.epsilon):g} for a bit; above {LARGEST_EPSILON} it gives "
                 "no meaningful privacy: use a smaller epsilon"
             )
-        self.guarantee = derived(about(target.epsilon, target, View.MESSAGE), HALF)
+        self.guarantee = state_drawn_arithmetic(
+            with_epsilon(target.epsilon, target, View.MESSAGE), HALF
+        )
         self._flips = RandomizedResponseError(self.participants, self.epsilon)
 
     def error(self, reports: int) -> ErrorDistribution:

@@ -90,7 +90,7 @@ class SliceMechanism(Mechanism):
         return [TowardsOutsiders(max(policies.epsilon, epsilon), policies.delta)]
 
     @property
-    def made_of(self) -> Sequence[Mechanism]:
+    def components(self) -> Sequence[Mechanism]:
         """The mechanisms of both kinds of rounds."""
         return (self.policies, self.slices)
 

@@ -29,14 +29,14 @@ FEWEST_USERS = FEWEST_SPLIT
 LARGEST = 700.0  # largest exponent that does not overflow; δ reaches 1 long before
 
 
-def mixed(released: Target, security: int) -> ApproximateDP:
+def shuffled_guarantee(released: Target, security: int) -> ApproximateDP:
     """The guarantee of the shuffled shares, from that of the released sum: (1 + e^ε) 2^-σ more in
     δ, once per participation.
     """
     factor = math.exp(min(float(released.epsilon), LARGEST))
     slack = released.participations * (1 + factor) * 2.0**-security
     own = released.delta if isinstance(released, ApproximateDP) else 0.0
-    about = released.about | {"view": View.SHUFFLED}
+    about = released.shared_fields | {"view": View.SHUFFLED}
     mixed_up = ApproximateDP(no_less(released.epsilon), own + slack, **about)
     return state_arithmetic(mixed_up, released.arithmetic)
 
@@ -56,11 +56,11 @@ class SplitAndMix(ModularSum):
         self.participants, self.precision = inner.participants, inner.precision
         self.minimum, self.modulus, self.honest = inner.minimum, inner.modulus, inner.honest
         self.shares = split_shares(self.honest, self.modulus, security)
-        self.guarantee = mixed(inner.guarantee, security)
+        self.guarantee = shuffled_guarantee(inner.guarantee, security)
         self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
 
     @property
-    def made_of(self) -> Sequence[Protocol]:
+    def components(self) -> Sequence[Protocol]:
         """The `SecureSum`."""
         return (self.inner,)
 

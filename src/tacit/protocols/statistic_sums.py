@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NotRequired, TypedDict, Unpack
 
 import numpy as np
 
@@ -31,9 +31,9 @@ from tacit.contextual.feature_maps import FeatureMap
 from tacit.errors import TacitError, integer
 from tacit.noise import Binomial, NoiseDistribution, Table
 from tacit.noise.table import convolution_power, sum_of_bits
-from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, View, derived
+from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, View, state_drawn_arithmetic
 from tacit.protocols.contract import Protocol
-from tacit.protocols.split_and_mix import mixed
+from tacit.protocols.split_and_mix import shuffled_guarantee
 from tacit.protocols.statistics import (
     CornerStatistic,
     FitStatistic,
@@ -43,7 +43,7 @@ from tacit.protocols.statistics import (
     TableStatistic,
 )
 from tacit.protocols.sums import TWO_SERVERS
-from tacit.protocols.vector_noise import bare, gaussian_ratio
+from tacit.protocols.vector_noise import gaussian_ratio, numbers_only
 from tacit.protocols.vectors import noise_proxy
 from tacit.sampling.coins import additive_shares
 from tacit.sampling.draws import HALF, flip_response
@@ -211,7 +211,9 @@ class PrivateStatistic(StatisticSum):
 
     def _prepare(self) -> None:
         self.own = self.statistic.noise(self.target)
-        self.guarantee = derived(bare(self.target, self.view), *dict.fromkeys(self.own))
+        self.guarantee = state_drawn_arithmetic(
+            numbers_only(self.target, self.view), *dict.fromkeys(self.own)
+        )
 
 
 class CentralStatistic(PrivateStatistic):
@@ -253,8 +255,8 @@ class TwoServerStatistic(PrivateStatistic):
     def _prepare(self) -> None:
         super()._prepare()
         outside = self.statistic.outsiders(self.target, self.own)
-        self.guarantee = derived(
-            self.guarantee.given(*TWO_SERVERS, outside), *dict.fromkeys(self.own)
+        self.guarantee = state_drawn_arithmetic(
+            self.guarantee.assuming(*TWO_SERVERS, outside), *dict.fromkeys(self.own)
         )
         sums = {one: _twice(one) for one in dict.fromkeys(self.own)}
         self._both = tuple(sums[one] for one in self.own)
@@ -303,7 +305,7 @@ class SecureStatistic(PrivateStatistic):
     (80, 70)
     """
 
-    view = View.OPENED_SUM
+    view = View.RELEASED_SUM
 
     def __init__(
         self,
@@ -321,8 +323,8 @@ class SecureStatistic(PrivateStatistic):
         self.total = self.statistic.noise(self._asked(), self.honest)
         shares = {one: _share(one, self.honest) for one in dict.fromkeys(self.total)}
         self.own = tuple(shares[one] for one in self.total)
-        made = bare(self.target, self.view).given(*threat.assumptions())
-        self.guarantee = derived(made, *dict.fromkeys(self.own))
+        made = numbers_only(self.target, self.view).assuming(*threat.assumptions())
+        self.guarantee = state_drawn_arithmetic(made, *dict.fromkeys(self.own))
 
     def _asked(self) -> Target:
         """Target of the noise in the sums."""
@@ -353,8 +355,8 @@ class ShuffledStatistic(SecureStatistic):
 
     def _prepare(self) -> None:
         super()._prepare()
-        about = mixed(self.guarantee, SHUFFLE_SECURITY)
-        self.guarantee = derived(about, *dict.fromkeys(self.own))
+        about = shuffled_guarantee(self.guarantee, SHUFFLE_SECURITY)
+        self.guarantee = state_drawn_arithmetic(about, *dict.fromkeys(self.own))
 
     @property
     def security(self) -> int:
@@ -409,8 +411,8 @@ class ShuffledTable(StatisticSum):
         threat = self.threat
         self.minimum, self.honest = (f(self.participants) for f in (threat.reports, threat.honest))
         self.noise_bits, self.bias = table_bits(self.honest, self.target)
-        made = bare(self.target, View.SHUFFLED).given(*threat.assumptions())
-        self.guarantee = derived(made, self._ones(self.honest))
+        made = numbers_only(self.target, View.SHUFFLED).assuming(*threat.assumptions())
+        self.guarantee = state_drawn_arithmetic(made, self._ones(self.honest))
 
     def _ones(self, reports: int) -> Binomial:
         return Binomial(self.noise_bits * reports, self.bias)
@@ -466,7 +468,7 @@ def table_bits(honest: int, target: ApproximateDP) -> tuple[int, Fraction]:
         if cells_delta(each * honest, bias, epsilon) <= target.delta:
             return each, bias
         variance *= 1.01
-    raise TacitError(f"no noise bits of {honest} reports earn {target.short}: use larger rounds")
+    raise TacitError(f"no noise bits of {honest} reports give {target.short}: use larger rounds")
 
 
 class UnaryStatistic(StatisticSum):
@@ -492,7 +494,7 @@ class UnaryStatistic(StatisticSum):
         self.epsilon = Fraction(self.target.epsilon)
         rare = math.exp(-float(self.epsilon))
         self.flip_probability = rare / (1 + rare)
-        self.guarantee = derived(bare(self.target, View.MESSAGE), HALF)
+        self.guarantee = state_drawn_arithmetic(numbers_only(self.target, View.MESSAGE), HALF)
 
     def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
         """No additive noise: bits are randomized."""
@@ -556,7 +558,7 @@ def _twice(one: NoiseDistribution) -> NoiseDistribution:
 
 def _share(one: NoiseDistribution, honest: int) -> NoiseDistribution:
     """A share of noise that is added up by this many honest participants."""
-    return one.share(honest) if one.divisible else one.nearby_share(honest)
+    return one.share(honest) if one.divisible else one.approximate_share(honest)
 
 
 def _about(one: NoiseDistribution, total: int) -> NoiseDistribution:
@@ -601,20 +603,30 @@ def statistic_sum(
     return kinds[trust](participants, statistic, target)
 
 
+class SumOptions(TypedDict):
+    """The trust model and guarantee of a sum, and the fractions who may be missing or dishonest."""
+
+    trust: str
+    target: Target | None
+    missing: NotRequired[float]
+    dishonest: NotRequired[float]
+
+
+def _sum(participants: int, statistic: Statistic, how: SumOptions) -> StatisticSum:
+    threat = ThreatModel(how.get("missing", 0), how.get("dishonest", 0))
+    return statistic_sum(participants, statistic, how["trust"], how["target"], threat)
+
+
 def table_sum(
     participants: int,
     weight: float = 1.0,  # noqa: ARG001  (tables have none)
     *,
     segments: int,
     options: int,
-    trust: str,
-    target: Target | None,
-    missing: float = 0,
-    dishonest: float = 0,
+    **how: Unpack[SumOptions],
 ) -> StatisticSum:
-    """The protocol of a round of tables; parts of participants may be missing or dishonest."""
-    statistic, threat = TableStatistic(segments, options), ThreatModel(missing, dishonest)
-    return statistic_sum(participants, statistic, trust, target, threat)
+    """The protocol of a round of tables."""
+    return _sum(participants, TableStatistic(segments, options), how)
 
 
 def corner_sum(
@@ -622,14 +634,10 @@ def corner_sum(
     weight: float = 1.0,  # noqa: ARG001  (corners have none)
     *,
     features: Mapping[str, Any],
-    trust: str,
-    target: Target | None,
-    missing: float = 0,
-    dishonest: float = 0,
+    **how: Unpack[SumOptions],
 ) -> StatisticSum:
     """The protocol of a round of corners of a feature map (`FeatureMap.to_dict`)."""
-    statistic = CornerStatistic.of(FeatureMap.from_dict(features))
-    return statistic_sum(participants, statistic, trust, target, ThreatModel(missing, dishonest))
+    return _sum(participants, CornerStatistic.of(FeatureMap.from_dict(features)), how)
 
 
 def moment_sum(
@@ -637,16 +645,12 @@ def moment_sum(
     weight: float = 2.0,
     *,
     size: Sequence[int],
-    trust: str,
-    target: Target | None,
-    missing: float = 0,
-    dishonest: float = 0,
     scaled: bool = False,
+    **how: Unpack[SumOptions],
 ) -> StatisticSum:
-    """The protocol of a round of moments; see `table_sum`.
+    """The protocol of a round of moments; `size` is dimension, resolution and levels.
 
-    `size` is dimension, resolution and levels. The noise of `scaled` moments has one width, and no
-    weight.
+    The noise of `scaled` moments has one width, and no weight.
     """
     dimension, resolution, levels = size
     statistic = (
@@ -654,8 +658,7 @@ def moment_sum(
         if scaled
         else MomentStatistic(dimension, resolution, levels, weight)
     )
-    threat = ThreatModel(missing, dishonest)
-    return statistic_sum(participants, statistic, trust, target, threat)
+    return _sum(participants, statistic, how)
 
 
 def fit_sum(
@@ -663,11 +666,7 @@ def fit_sum(
     weight: float = 1.0,  # noqa: ARG001  (fits have none)
     *,
     size: Sequence[int],
-    trust: str,
-    target: Target | None,
-    missing: float = 0,
-    dishonest: float = 0,
+    **how: Unpack[SumOptions],
 ) -> StatisticSum:
     """The protocol of a round of fitted vectors; `size` is dimension, resolution and levels."""
-    statistic, threat = FitStatistic(*size), ThreatModel(missing, dishonest)
-    return statistic_sum(participants, statistic, trust, target, threat)
+    return _sum(participants, FitStatistic(*size), how)

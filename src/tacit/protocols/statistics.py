@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tacit.assumptions import TowardsOutsiders
 from tacit.contextual.corners import STATES, layout
-from tacit.contextual.feature_maps import FeatureMap
+from tacit.contextual.feature_maps import FeatureMap, check_length
 from tacit.contextual.fitted import FitPolicy, FitReport
 from tacit.contextual.statistics import (
     DIAGONAL,
@@ -59,6 +59,15 @@ def centred_sensitivity(weight: float) -> float:
     4.5
     """
     return math.sqrt(2) * (1 + weight**2 / 8) * (1 + SLACK)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Simulated participants with their options and the levels of their rewards."""
+
+    visitors: Visitors
+    options: npt.NDArray[np.intp]
+    levels: Integers
 
 
 class Statistic(ABC):
@@ -155,15 +164,10 @@ class TableStatistic(Statistic):
         """1: outcomes are bits."""
         return 1
 
-    def total(
-        self,
-        visitors: Visitors,
-        options: npt.NDArray[np.intp],
-        levels: Integers,
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> Integers:
+    def total(self, answers: Answers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
         """The number of participants in every cell."""
-        cells = (visitors.segments * self.options + options) * 2 + levels
+        cells = answers.visitors.segments * self.options + answers.options
+        cells = 2 * cells + answers.levels
         return np.bincount(cells, minlength=self.size).astype(np.int64)
 
 
@@ -190,18 +194,12 @@ class CornerStatistic(TableStatistic):
         """The statistic of a feature map."""
         return cls(layout(features).size, 1, features)
 
-    def total(
-        self,
-        visitors: Visitors,
-        options: npt.NDArray[np.intp],
-        levels: Integers,
-        rng: np.random.Generator,
-    ) -> Integers:
+    def total(self, answers: Answers, rng: np.random.Generator) -> Integers:
         """The number of participants in every cell, with numbers rounded by their own coins."""
-        corners = np.zeros(len(options), dtype=np.int64)
+        corners = np.zeros(len(answers.options), dtype=np.int64)
         for option, one in enumerate(layout(self.features).options):
-            rows = np.flatnonzero(options == option)
-            codes = visitors.codes[rows]
+            rows = np.flatnonzero(answers.options == option)
+            codes = answers.visitors.codes[rows]
             place = np.zeros(len(rows), dtype=np.int64)
             for start, size in one.categories:
                 place = place * size + codes[:, start : start + size].argmax(axis=1)
@@ -209,7 +207,7 @@ class CornerStatistic(TableStatistic):
                 signs = 2 * rng.random((len(rows), 2), dtype=np.float32) - 1 < codes[:, [column]]
                 place = place * len(STATES) + signs.sum(axis=1)
             corners[rows] = one.first + place
-        return np.bincount(2 * corners + levels, minlength=self.size).astype(np.int64)
+        return np.bincount(2 * corners + answers.levels, minlength=self.size).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -251,8 +249,8 @@ class MomentStatistic(Statistic):
 
     @property
     def largest(self) -> int:  # type: ignore[override]
-        """The largest product of two features, or of a feature and a centred reward."""
-        return max(self.resolution**2, self.levels * self.resolution)
+        """The largest absolute value of a coordinate."""
+        return self.report.largest
 
     def encode(self, report: Any) -> list[int]:
         """The moments of (features, level)."""
@@ -270,16 +268,16 @@ class MomentStatistic(Statistic):
         """The number of levels of a reward."""
         return self.levels
 
-    def total(
-        self,
-        visitors: Visitors,
-        options: npt.NDArray[np.intp],
-        levels: Integers,
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> Integers:
-        """Moments of the chosen features; doubles hold them exactly below 2^53."""
-        chosen = visitors.features[np.arange(len(options)), options].astype(float)
-        first = (2.0 * levels - self.levels) @ chosen
+    def total(self, answers: Answers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
+        """Moments of the chosen features, of length at most 1; doubles hold them exactly below
+        2^53.
+        """
+        options = answers.options
+        chosen = answers.visitors.features[np.arange(len(options)), options].astype(float)
+        if len(chosen):
+            longest = chosen[np.square(chosen).sum(axis=1).argmax()]
+            check_length([round(number) for number in longest], self.resolution)
+        first = (2.0 * answers.levels - self.levels) @ chosen
         rows, columns = np.triu_indices(self.dimension)
         upper = (chosen.T @ chosen)[rows, columns]
         return np.asarray(np.rint(np.concatenate([first, upper])), dtype=np.int64)
@@ -339,11 +337,6 @@ class ScaledMomentStatistic(MomentStatistic):
         """The encoding of a report on the device."""
         return ScaledMomentReport(self.dimension, self.resolution, self.levels)
 
-    @property
-    def largest(self) -> int:  # type: ignore[override]
-        """The largest absolute value of a coordinate."""
-        return self.report.largest
-
     @cached_property
     def factors(self) -> Integers:
         """The factor of every coordinate, relative to `MomentReport`."""
@@ -357,15 +350,9 @@ class ScaledMomentStatistic(MomentStatistic):
         plain = MomentStatistic(self.dimension, self.resolution, self.levels).units
         return np.asarray(plain / self.factors)
 
-    def total(
-        self,
-        visitors: Visitors,
-        options: npt.NDArray[np.intp],
-        levels: Integers,
-        rng: np.random.Generator,
-    ) -> Integers:
+    def total(self, answers: Answers, rng: np.random.Generator) -> Integers:
         """The moments of all, times their factors."""
-        return super().total(visitors, options, levels, rng) * self.factors
+        return super().total(answers, rng) * self.factors
 
     def noise(self, target: Target, shares: int = 1) -> tuple[NoiseDistribution, ...]:
         """Discrete Gaussian noise, equally wide in all coordinates."""
@@ -457,7 +444,7 @@ def _outsiders(
     stated = _both_gaussian(target)
     both = [one.sum_of_shares(2) for one in distinct]
     if statistic.loss(both, shares=2).delta(stated) > target.delta:
-        raise TacitError(f"both servers' noise does not earn ({stated:g}, {target.delta:g})-DP")
+        raise TacitError(f"both servers' noise does not give ({stated:g}, {target.delta:g})-DP")
     return TowardsOutsiders(stated, target.delta)
 
 
@@ -485,7 +472,7 @@ def _scaled_noise(
             return noise
         std *= 1.05
     raise TacitError(
-        f"no discrete Gaussian noise of {shares:,} shares earns {target.short}: use a finer "
+        f"no discrete Gaussian noise of {shares:,} shares gives {target.short}: use a finer "
         "resolution, a larger delta, or smaller rounds"
     )
 
@@ -510,7 +497,7 @@ def _moment_noise(
             return first, diagonal, other
         std *= 1.05
     raise TacitError(
-        f"no discrete Gaussian noise of {shares:,} shares earns {target.short}: use a finer "
+        f"no discrete Gaussian noise of {shares:,} shares gives {target.short}: use a finer "
         "resolution, a larger delta, or smaller rounds"
     )
 

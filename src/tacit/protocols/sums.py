@@ -36,12 +36,12 @@ from tacit.privacy import (
     View,
     checked_target,
     concentrated_of,
-    derived,
     renyi_of,
+    state_drawn_arithmetic,
 )
 from tacit.privacy.divergences import SHOWN
 from tacit.privacy.guarantees import Kept
-from tacit.protocols.contract import SumProtocol, as_they_are
+from tacit.protocols.contract import SumProtocol, plain_levels
 from tacit.types import Aggregate, ErrorDistribution, Integers
 
 MISREAD = 1e-9  # probability that a round wraps around its modulus
@@ -177,18 +177,18 @@ class SecureSum(ModularSum):
         self._for(participants, precision)
         self.minimum = threat.reports(self.participants)
         self.honest = threat.honest(self.participants)
-        self.share = distribution.nearby_share(self.honest) if share is None else share
+        self.share = distribution.approximate_share(self.honest) if share is None else share
         self.distribution = distribution if share is None else share.sum_of_shares(self.honest)
         self.guarantee = checked_target(
             centred(self.distribution),
             self.precision,
             target,
-            View.OPENED_SUM,
+            View.RELEASED_SUM,
             *threat.assumptions(),
             apart=self.share.closeness(self.honest),
             order=order,
         )
-        self.guarantee = derived(self.guarantee, self.distribution, self.share)
+        self.guarantee = state_drawn_arithmetic(self.guarantee, self.distribution, self.share)
         self._distributions = {self.honest: self.distribution}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus)
         if modulus is None:
@@ -207,11 +207,11 @@ class SecureSum(ModularSum):
 
     def renyi(self, orders: Iterable[float] = SHOWN) -> RenyiDP:
         """The guarantee as Rényi divergences of the same noise, against the same adversary."""
-        return self._restated(renyi_of(*self._certain, orders, **self._use))
+        return self._restated(renyi_of(*self._certain, orders, **self._noise_use))
 
     def concentrated(self) -> ConcentratedDP:
         """The guarantee as zCDP of the same noise, against the same adversary."""
-        return self._restated(concentrated_of(*self._certain, **self._use))
+        return self._restated(concentrated_of(*self._certain, **self._noise_use))
 
     @property
     def _certain(self) -> tuple[NoiseDistribution, int]:
@@ -219,15 +219,15 @@ class SecureSum(ModularSum):
         return self.distribution, self.precision
 
     @property
-    def _use(self) -> dict[str, Any]:
+    def _noise_use(self) -> dict[str, Any]:
         often = self.guarantee.participations
         return {"participations": often, "apart": self.share.closeness(self.honest)}
 
     def _restated(self, found: Kept) -> Kept:
         """The derived guarantee for the view and the assumptions of the round."""
         assumed = {one for one in self.guarantee.assumptions if not isinstance(one, Accounting)}
-        made = found.at(view=self.guarantee.view).given(*assumed)
-        return derived(made, self.distribution, self.share)
+        made = found.with_view(view=self.guarantee.view).assuming(*assumed)
+        return state_drawn_arithmetic(made, self.distribution, self.share)
 
 
 class ServedSum(ModularSum):
@@ -238,7 +238,7 @@ class ServedSum(ModularSum):
     distribution: NoiseDistribution
 
     randomize = SumProtocol.encode
-    randomize_batch = as_they_are
+    randomize_batch = plain_levels
 
     def combine(self, messages: Any) -> Aggregate:
         """The sum with exact noise draws of every server."""
@@ -347,7 +347,7 @@ class Verified(TwoServers):
                 f"noise needs a modulus of {self.modulus}; verified sums are counted modulo "
                 f"{MODULUS}: use fewer levels or participants, or a larger epsilon"
             )
-        self.guarantee = self.guarantee.given(RangeProofs())
+        self.guarantee = self.guarantee.assuming(RangeProofs())
         self.bits_per_participant = report_bits(self.precision)
 
 
@@ -411,7 +411,7 @@ def _modulus(top: int, noise: NoiseDistribution, modulus: int | None) -> int:
         if given <= top:
             noise.wrap_chance(top, given)  # raises an error that names a sufficient modulus
         return given
-    return top + 2 * noise.room(MISREAD) + 1
+    return top + 2 * noise.tail_margin(MISREAD) + 1
 
 
 def paper_modulus(users: int, precision: int, tau: float) -> int:

@@ -60,14 +60,14 @@ def joint_epsilon(
 Asked = TypeVar("Asked", PureDP, ApproximateDP, PureDP | ApproximateDP)
 
 
-def bare(target: Asked, view: View) -> Asked:
+def numbers_only(target: Asked, view: View) -> Asked:
     """The numbers of a target about a view, without any assumption or claim that came with it."""
     made: Asked = replace(target, view=view, assumptions=frozenset())
     return made
 
 
 @lru_cache(maxsize=256)
-def each_time(target: Target) -> Target:
+def per_participation(target: Target) -> Target:
     """The guarantee of one participation such that the adaptive composition of all N meets the
     target.
 
@@ -125,7 +125,7 @@ def shared_gaussian_noise(
     least_share = 1.0  # below, a sum of shares is not close to one draw
     std = max(start, least_share * math.sqrt(clients))
     for _ in range(STEPS):
-        share = DiscreteGaussian(std).nearby_share(clients)
+        share = DiscreteGaussian(std).approximate_share(clients)
         psi = coordinates * share.closeness(clients)
         if 2 * psi < target.epsilon:
             inner = joint_epsilon(

@@ -33,14 +33,19 @@ from tacit.privacy import (
     PureDP,
     Target,
     View,
-    derived,
+    state_drawn_arithmetic,
     weakest,
 )
 from tacit.privacy.accounting import check_replaced, in_distinct_rounds
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.vector_noise import bare, each_time, gaussian_noise, gaussian_ratio
+from tacit.protocols.vector_noise import (
+    gaussian_noise,
+    gaussian_ratio,
+    numbers_only,
+    per_participation,
+)
 from tacit.types import Aggregate, Estimate, Floats, Reports, VectorError
 
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
@@ -263,7 +268,7 @@ class LocalVectors(VectorProtocol):
             )
             return
         self.device, self.guarantee = grid_noise(self.coordinates, target, self.view)
-        each = each_time(target)
+        each = per_participation(target)
         self.distribution = (
             Laplace(2 * self.bound * coordinates / each.epsilon)
             if isinstance(each, PureDP)
@@ -338,7 +343,7 @@ class SeparateSums(Protocol):
         return 1
 
     @property
-    def made_of(self) -> Sequence[Protocol]:
+    def components(self) -> Sequence[Protocol]:
         """The protocol of each option."""
         return self.parts
 
@@ -434,7 +439,9 @@ def paper_gaussian(
             f"epsilon is {target.epsilon:g}: must be smaller with the paper's noise, whose true "
             "delta is 1 there. Use tight constants, which are exact at every epsilon"
         )
-    return distribution, derived(ApproximateDP(target.epsilon, true, view=view), distribution)
+    return distribution, state_drawn_arithmetic(
+        ApproximateDP(target.epsilon, true, view=view), distribution
+    )
 
 
 def check_one_participation(target: Target) -> None:
@@ -454,11 +461,11 @@ def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseDistr
 
     Discrete Gaussian; for a pure target, discrete Laplace of scale FINE·s/ε.
     """
-    each = each_time(target)
+    each = per_participation(target)
     if isinstance(each, PureDP):
         scale = Fraction(FINE * coordinates) / Fraction(each.epsilon)
         noise: NoiseDistribution = DiscreteLaplace(scale)
     else:
         noise = gaussian_noise(FINE, coordinates, each)
-    made = bare(target, view).given(*in_distinct_rounds(target))
-    return noise, derived(made, noise)
+    made = numbers_only(target, view).assuming(*in_distinct_rounds(target))
+    return noise, state_drawn_arithmetic(made, noise)

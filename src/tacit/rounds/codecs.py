@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.aggregation import OwnNoise, Refusal, ShuffledView, SumView
+from tacit.aggregation import OwnNoise, Rejected, ShuffledView, SumView
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.noise.parameters import stated_parameter
@@ -197,7 +197,7 @@ def _shares(protocol: Protocol, count: int, modulus: int) -> Mixed:
 def _check_all(arrived: int, expected: int, what: str) -> None:
     """Reject a view in which a message is spoilt."""
     if arrived != expected:
-        raise Refusal(
+        raise Rejected(
             f"{arrived} of {expected} {what} arrived, so the round is aborted and nothing is "
             "released: open a new round"
         )
@@ -334,7 +334,7 @@ UNCARRIED: dict[type[Protocol], str] = {
     CentralStatistic: _TRUSTED,
     ShuffledStatistic: _STATISTIC,
     UnaryStatistic: "its messages are private on their own: send them directly",
-    SeparateSums: "each of its sums is released separately: use `carry`, or the codec of a part",
+    SeparateSums: "its sums are released separately: use `aggregate`, or the codec of a part",
 }
 
 

@@ -42,7 +42,7 @@ def minimum(protocol: Protocol, through: str) -> int:
     return protocol.minimum
 
 
-def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any) -> Aggregate:
+def aggregate(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any) -> Aggregate:
     """Aggregate messages through the real cryptography.
 
     Parameters
@@ -68,18 +68,18 @@ def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any)
     >>> from tacit.privacy import PureDP
     >>> from tacit.protocols.sums import SecureSum
     >>> protocol = SecureSum(3, 1, DiscreteLaplace(1), PureDP(1.0), modulus=100)
-    >>> carry(protocol, [50, 60, 70], "two-servers")
+    >>> aggregate(protocol, [50, 60, 70], "two-servers")
     Aggregate(values=(80,), reports=3, wrapped=False)
     """
     if isinstance(protocol, SeparateSums):
-        return _carry_each(protocol, messages, through, **how)
-    return released(protocol, seen(protocol, messages, through, **how), through)
+        return _aggregate_each(protocol, messages, through, **how)
+    return released(protocol, aggregation_view(protocol, messages, through, **how), through)
 
 
-def seen(
+def aggregation_view(
     protocol: Protocol, messages: Sequence[Any], through: str, **how: Any
 ) -> SumView | ShuffledView:
-    """The aggregation's view of the messages; parameters as in `carry`.
+    """The aggregation's view of the messages; parameters as in `aggregate`.
 
     The view also holds the clients blamed in masking, the number of reports that failed
     verification, and the number of invalid messages dropped in mixing.
@@ -97,16 +97,16 @@ def seen(
     return view
 
 
-def _carry_each(
+def _aggregate_each(
     protocol: SeparateSums, messages: Sequence[Any], through: str, **how: Any
 ) -> Aggregate:
     """Aggregate each option's sum in a separate round; indices in `how` count within each."""
     pairs = zip(protocol.parts, protocol.by_option(messages), strict=True)
-    sums = [carry(part, mine, through, **how) for part, mine in pairs]
+    sums = [aggregate(part, mine, through, **how) for part, mine in pairs]
     return Aggregate(tuple(sums), len(messages))
 
 
-def open_through(protocol: Protocol, reports: Sequence[Any], through: str, **how: Any) -> Estimate:
+def run_round(protocol: Protocol, reports: Sequence[Any], through: str, **how: Any) -> Estimate:
     """Run a round: devices randomize their reports, the aggregation sums them, the server analyzes.
 
     Parameters
@@ -118,7 +118,7 @@ def open_through(protocol: Protocol, reports: Sequence[Any], through: str, **how
     through : str
         The aggregation: ``"masking"``, ``"two-servers"``, ``"mixing"`` or ``"verified"``.
     **how
-        Arguments of the aggregation, as in `carry`.
+        Arguments of the aggregation, as in `aggregate`.
 
     Returns
     -------
@@ -131,4 +131,4 @@ def open_through(protocol: Protocol, reports: Sequence[Any], through: str, **how
     ``experiment.observe(round_, open_through(experiment.open(round_), reports, "masking"))``.
     """
     messages = [protocol.report(report, slot) for slot, report in enumerate(reports)]
-    return protocol.analyze(carry(protocol, messages, through, **how))
+    return protocol.analyze(aggregate(protocol, messages, through, **how))

@@ -167,7 +167,7 @@ class Group:
     size: int
 
     @property
-    def people(self) -> int:
+    def participants(self) -> int:
         """The number of participants in these groups."""
         return self.count * self.size
 

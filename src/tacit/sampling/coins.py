@@ -25,7 +25,7 @@ _pool: list[int] = []
 os.register_at_fork(after_in_child=_pool.clear)
 
 
-def word() -> int:
+def random_word() -> int:
     """64 fresh uniform bits.
 
     The pool is filled from `os.urandom`; a used word is removed at once.
@@ -37,7 +37,7 @@ def word() -> int:
             _pool.extend(struct.unpack(f"<{_REFILL}Q", os.urandom(8 * _REFILL)))
 
 
-def below(bound: int) -> int:
+def uniform_below(bound: int) -> int:
     """A uniform integer in {0, ..., bound - 1}, by rejection."""
     bits = (bound - 1).bit_length()
     while True:
@@ -48,7 +48,7 @@ def below(bound: int) -> int:
 
 def additive_shares(number: int, count: int, modulus: int) -> list[int]:
     """Numbers that sum to `number` modulo m; any `count` - 1 of them are uniform."""
-    shares = [below(modulus) for _ in range(count - 1)]
+    shares = [uniform_below(modulus) for _ in range(count - 1)]
     return [*shares, (number - sum(shares)) % modulus]
 
 
@@ -56,7 +56,7 @@ def random_bits(count: int) -> int:
     """`count` fair bits as one integer."""
     if count > WORD:
         return int.from_bytes(os.urandom(-(-count // 8)), "little") >> (-count % 8)
-    return word() >> (WORD - count) if count else 0
+    return random_word() >> (WORD - count) if count else 0
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Chance:
 
     def flip(self) -> bool:
         """True with exactly this probability."""
-        u = word()
+        u = random_word()
         low, high = self._first
         if u < low:
             return True
@@ -123,7 +123,7 @@ class Chance:
                 return True
             if digits >= high:
                 return False
-            digits = (digits << WORD) | word()
+            digits = (digits << WORD) | random_word()
             bits += WORD
 
 
@@ -174,6 +174,6 @@ def flip_exp(rate: Fraction) -> bool:
             return False
     numerator %= denominator
     step = 1
-    while below(denominator * step) < numerator:
+    while uniform_below(denominator * step) < numerator:
         step += 1
     return step % 2 == 1

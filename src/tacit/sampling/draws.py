@@ -15,10 +15,10 @@ from tacit.sampling.certificates import PureShuffleParameters
 from tacit.sampling.coins import (
     ONE_OVER_E,
     Chance,
-    below,
     exp_bounds,
     flip_exp,
     random_bits,
+    uniform_below,
 )
 from tacit.sampling.inversion import Inversion, rational_side
 from tacit.sampling.polya import polya_walk
@@ -34,7 +34,7 @@ def draw_laplace(numerator: int, denominator: int) -> int:
     zero is rejected.
     """
     while True:
-        remainder = below(numerator)
+        remainder = uniform_below(numerator)
         if not flip_exp(Fraction(remainder, numerator)):
             continue
         whole = 0
@@ -64,7 +64,7 @@ def draw_certified_ones(parameters: PureShuffleParameters) -> Callable[[int], in
     mixture, it is uniform instead.
     """
     p = parameters
-    spoilt = below(p.bits + 1) if Chance(p.mixture).flip() else None
+    spoilt = uniform_below(p.bits + 1) if Chance(p.mixture).flip() else None
     share = p.tau + 1
     while abs(share) > p.tau:
         share = draw_laplace_share(1 / p.noise_epsilon, p.users)

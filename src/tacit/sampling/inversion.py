@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from tacit.sampling.coins import WORD, word
+from tacit.sampling.coins import WORD, random_word
 
 # Bounds on the weights at distance 1, 2, ... from the mode, in units of (the mode's weight) /
 # 2^guard, each with a bound on the sum of all later weights, or None while no bound is known. Ends
@@ -56,7 +56,7 @@ class Inversion:
 
     def draw(self) -> int:
         """One value."""
-        digits = word()
+        digits = random_word()
         index = bisect_right(self._highs, digits)
         if digits < self._lows[index]:
             return self._first + index
@@ -66,7 +66,7 @@ class Inversion:
         """The value for a uniform number whose first digits fell inside an enclosure."""
         bits = WORD
         while True:
-            digits, bits = (digits << WORD) | word(), bits + WORD
+            digits, bits = (digits << WORD) | random_word(), bits + WORD
             first, lows, highs = self._enclose(bits)
             index = bisect_right(highs, digits)
             if digits < lows[index]:

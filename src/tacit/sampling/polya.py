@@ -12,7 +12,7 @@ from functools import lru_cache
 from threading import Lock
 
 from tacit.errors import as_fraction
-from tacit.sampling.coins import WORD, Chance, word
+from tacit.sampling.coins import WORD, Chance, random_word
 
 MOST_THRESHOLDS = 1 << 16
 
@@ -51,7 +51,7 @@ class PolyaWalk:
         again, (go_low, go_high) = self._again, self._go
         x = 0
         while True:
-            u = word()
+            u = random_word()
             low, high = again[x] if x < len(again) else self._threshold(x)
             if u < low:
                 x = 0
@@ -91,7 +91,7 @@ class PolyaWalk:
                 return True
             if digits >= high and digits >= go_high:
                 return None
-            digits, bits = (digits << WORD) | word(), bits + WORD
+            digits, bits = (digits << WORD) | random_word(), bits + WORD
 
 
 @lru_cache(maxsize=256)

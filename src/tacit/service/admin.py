@@ -18,7 +18,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.client.loopback import NEARBY
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.signatures import fingerprint
 from tacit.terms import Pinned, Terms, cosign, in_order
 
@@ -26,12 +26,12 @@ TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 ADMIN_TOKEN_REQUIRED = "/problems/admin-token-required"  # type of a problem document
 
 
-class NotAdmitted(Refusal):
+class NotAdmitted(Rejected):
     """The admin token is missing or wrong."""
 
 
 @dataclass(frozen=True)
-class Operated:
+class PartyClient:
     """A party at an address, with the admin token where given."""
 
     url: str
@@ -56,7 +56,7 @@ class Operated:
         """Digest, question and state of every experiment."""
         found = self.get("/experiments")
         if not isinstance(found, list) or not all(_listed(one) for one in found):
-            raise _stranger(self.url)
+            raise _not_a_party(self.url)
         return found
 
     def experiment(self, name: str | None) -> str:
@@ -95,11 +95,11 @@ class Operated:
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
             if isinstance(problem, TacitError):
                 raise
-            raise _stranger(self.url) from None
+            raise _not_a_party(self.url) from None
         if not re.fullmatch("[a-z]{1,16}", state):
-            raise _stranger(self.url)
+            raise _not_a_party(self.url)
         if terms.digest.hex() != digest:
-            raise Refusal(
+            raise Rejected(
                 f"{self.url} sent terms with another digest than {digest}: do not use this server"
             )
         return Published(terms, signatures, state)
@@ -108,7 +108,7 @@ class Operated:
         """The signatures of both parties under the successor of these terms."""
         successor = self.get(f"/experiments/{digest}/terms")["successor"]
         if successor is None:
-            raise Refusal(f"{self.url} has no successor of terms {digest}: publish one first")
+            raise Rejected(f"{self.url} has no successor of terms {digest}: publish one first")
         return list(successor["approvals"])
 
     def first(self, terms: Terms) -> bytes:
@@ -145,17 +145,17 @@ class Operated:
         try:
             said = answer.json()
         except ValueError:
-            raise _stranger(self.url) from None
+            raise _not_a_party(self.url) from None
         if answer.is_success:
             return said
         if not isinstance(said, dict) or not {"type", "error"} <= said.keys():
-            raise _stranger(self.url)
+            raise _not_a_party(self.url)
         if said["type"] == ADMIN_TOKEN_REQUIRED:
             raise NotAdmitted(
                 f"{self.url} rejects the admin token: give that party's file with --config, or put "
                 "its token into TACIT_ADMIN_TOKEN"
             )
-        raise Refusal(f"{self.url} says: {said['error']}")
+        raise Rejected(f"{self.url} says: {said['error']}")
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ class Published:
         return {party.role: fingerprint(party.key) for party in self.terms.parties}
 
 
-def publish(
-    coordinator: Operated, text: str, helper: tuple[Operated, Ed25519PrivateKey] | None = None
+def publish_experiment(
+    coordinator: PartyClient, text: str, helper: tuple[PartyClient, Ed25519PrivateKey] | None = None
 ) -> str:
     """Publish a definition as the coordinator's operator, and sign as the helper's; the digest.
 
@@ -235,5 +235,5 @@ def _listed(one: Any) -> bool:
     return isinstance(one, dict) and all(isinstance(one.get(name), str) for name in names)
 
 
-def _stranger(url: str) -> TacitError:
+def _not_a_party(url: str) -> TacitError:
     return TacitError(f"{url} is not a tacit server: correct the address or the port")

@@ -16,13 +16,14 @@ from typing import Any
 from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.bandits.linear.options import OptionElimination
 from tacit.experiment import Experiment
-from tacit.service.store import NO_ARM, ExperimentRow, RoundRow, Stage, State
+from tacit.service.schema import NO_ARM, ExperimentRow, RoundRow, Stage, State
+from tacit.service.stated import stated_guarantee
 from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import ReleasedView, decoded
 from tacit.terms import Terms, in_words
 from tacit.types import Arm, ArmSummary, Round
 
-OVER = (Stage.OPENED, Stage.REFUSED)
+OVER = (Stage.RELEASED, Stage.ABORTED)
 MOST_FOLLOWED, FOLLOWED = 30, 8  # options in the history, and how many of more than these
 
 
@@ -69,7 +70,7 @@ class Snapshot:
 
 def status(seen: Snapshot) -> dict[str, Any]:
     """State, rounds, participant counts, guarantee and terms."""
-    guarantee = seen.experiment.guarantee
+    guarantee = stated_guarantee(seen.terms, seen.experiment.guarantee)
     return {
         "digest": seen.row.digest.hex(),
         "question": seen.terms.question,
@@ -223,7 +224,7 @@ def _passed(seen: Snapshot) -> dict[str, int]:
     released = [
         (row.reports or 0, *engine.traffic(decoded(engine, terms, row.announcement)))
         for row in seen.rounds
-        if row.stage is Stage.OPENED
+        if row.stage is Stage.RELEASED
     ]
     helper = terms.helper
     return {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -20,17 +20,15 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tacit.aggregation.two_servers import ReportSlot
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import ServerParty
+from tacit.service.schema import NO_ARM, RoundRow, State
 from tacit.service.slot_shards import MOST, ShardRow, homes
-from tacit.service.store import NO_ARM, RoundRow, State, Transaction
+from tacit.service.store import Transaction
 from tacit.service.trust_models.contract import ServedRound
 from tacit.terms import FittedTerms
-
-Choose = Callable[[bytes, int], int]
-"""Maps a ticket's nonce and the number of free slots to the index of a slot."""
 
 NONCE_SIZE = 16
 
@@ -48,7 +46,7 @@ class Ticket:
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_SIZE:
-            raise Refusal(f"the nonce has {len(self.nonce)} bytes: must have {NONCE_SIZE}")
+            raise Rejected(f"the nonce has {len(self.nonce)} bytes: must have {NONCE_SIZE}")
 
 
 @dataclass(frozen=True)
@@ -63,19 +61,14 @@ class Assigned:
     slot: ReportSlot | None = None
 
 
-def at_random(_nonce: bytes, slots: int) -> int:
-    """A uniformly random index, from the operating system's randomness."""
-    return secrets.randbelow(slots)
-
-
-class Elsewhere(Enum):
+class NeedsAllShards(Enum):
     """The answer to a ticket for which all shards of slots must be locked."""
 
-    ELSEWHERE = "elsewhere"
+    ALL_SHARDS = "all-shards"
 
 
 @dataclass
-class _Open:
+class _OpenRound:
     """An open round, its locked shards and the slots assigned in this transaction."""
 
     row: RoundRow
@@ -117,35 +110,33 @@ class SlotAssigner:
     It locks the shards of its tickets, or with `whole` all shards.
     """
 
-    def __init__(
-        self, party: ServerParty, transaction: Transaction, digest: bytes, choose: Choose
-    ) -> None:
-        self._transaction, self._choose = transaction, choose
+    def __init__(self, party: ServerParty, transaction: Transaction, digest: bytes) -> None:
+        self._transaction = transaction
         self._terms, self._lineage = party.pinned(digest).terms, party.lineage(digest)
         self._head = transaction.head(self._lineage)
-        self._rounds: list[_Open] = []
+        self._rounds: list[_OpenRound] = []
         if self._head.state is State.RUNNING:
             rows = transaction.open_rounds(digest, party.now)
-            self._rounds = [_Open(row, party.serving(row), count) for row, count in rows]
+            self._rounds = [_OpenRound(row, party.serving(row), count) for row, count in rows]
 
     def assign(
         self, tickets: Sequence[Ticket], *, whole: bool = False
-    ) -> list[Assigned | Refusal | Elsewhere]:
+    ) -> list[Assigned | Rejected | NeedsAllShards]:
         """Answer each ticket with its existing slot, a new slot, or an option without a slot.
 
-        A ticket without a valid invitation is rejected where the terms require one. `ELSEWHERE`
+        A ticket without a valid invitation is rejected where the terms require one. `ALL_SHARDS`
         asks for another transaction with `whole`: the free slots are in other shards.
         """
         nonces = [ticket.nonce for ticket in tickets]
         self._lock(range(MOST) if whole else homes(nonces))
         held = self._held(nonces)
-        slots: list[_Slot | Refusal | Elsewhere | None] = []
+        slots: list[_Slot | Rejected | NeedsAllShards | None] = []
         for ticket in tickets:
-            slot: _Slot | Refusal | Elsewhere | None
+            slot: _Slot | Rejected | NeedsAllShards | None
             try:
                 invitation = self._invitation(ticket)
                 slot = held.get(ticket.nonce) or self._draw(ticket, invitation)
-            except Refusal as reason:
+            except Rejected as reason:
                 slot = reason
             if isinstance(slot, _Slot):
                 held[ticket.nonce] = slot
@@ -153,7 +144,7 @@ class SlotAssigner:
         self._write(sum(slot is None for slot in slots))
         tokens = self._tokens([slot for slot in slots if isinstance(slot, _Slot)])
         return [
-            slot if isinstance(slot, (Refusal, Elsewhere)) else self._said(slot, tokens)
+            slot if isinstance(slot, (Rejected, NeedsAllShards)) else self._said(slot, tokens)
             for slot in slots
         ]
 
@@ -182,11 +173,11 @@ class SlotAssigner:
             }
         return held
 
-    def _named(self, one: _Open, nonces: Sequence[bytes]) -> bool:
+    def _named(self, one: _OpenRound, nonces: Sequence[bytes]) -> bool:
         """Compute the tickets' pseudonyms in a round; False if its key file says it is not open."""
         try:
             names = one.server.names(b"join" + nonce for nonce in nonces)
-        except Refusal:
+        except Rejected:
             return False
         one.names = dict(zip(nonces, names, strict=True))
         return True
@@ -198,17 +189,17 @@ class SlotAssigner:
             return b""
         return invitations.check_shown(ticket.invitation, self._lineage, terms.issuer)
 
-    def _draw(self, ticket: Ticket, invitation: bytes) -> _Slot | Elsewhere | None:
+    def _draw(self, ticket: Ticket, invitation: bytes) -> _Slot | NeedsAllShards | None:
         """Assign a new slot and spend the invitation; None if no slot is free."""
         ends = list(accumulate(one.free for one in self._rounds))
         if not ends or not ends[-1]:
             if any(one.elsewhere for one in self._rounds):
-                return Elsewhere.ELSEWHERE
+                return NeedsAllShards.ALL_SHARDS
             if self._head.digest != self._terms.digest:
                 raise Conflict("these terms have successors: read and agree to the current terms")
             self._check_unused(invitation)
             return None
-        index = bisect_right(ends, self._choose(ticket.nonce, ends[-1]))
+        index = bisect_right(ends, secrets.randbelow(ends[-1]))
         one = self._rounds[index]
         name = one.names[ticket.nonce]
         if invitation and not self._transaction.spend(invitation, name):

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 import secrets
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit import readers
 from tacit.errors import TacitError
 from tacit.keyfiles import (
     KeyFile,
-    kept_as,
     load_signing_key,
+    replaced_path,
     rotate_signing_key,
     save_signing_key,
 )
-from tacit.service import readers
 from tacit.service.config import PartyConfig, host_and_port
 from tacit.signatures import fingerprint, public_key
 
@@ -140,7 +139,7 @@ def rotate(config: PartyConfig, directory: Path) -> tuple[Card, Path]:
     card = Card(config.role, config.address, public_key(key))
     (directory / "card.toml").unlink(missing_ok=True)
     write_private(directory / "card.toml", _card_text(card), 0o644)
-    return card, kept_as(config.signing_key, fingerprint(before))
+    return card, replaced_path(config.signing_key, fingerprint(before))
 
 
 def _card_text(card: Card) -> str:
@@ -155,17 +154,10 @@ def _card_text(card: Card) -> str:
 
 def read_card(path: Path) -> Card:
     """Read and check another party's card."""
+    said = readers.read_toml(path, "name the card.toml that the other operator sends")
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         card = Card(said["role"], readers.address(said["address"]), readers.public_key(said["key"]))
         same = said.get("fingerprint", card.fingerprint) == card.fingerprint
-    except OSError as problem:
-        raise TacitError(
-            f"{path} is not readable ({problem.strerror}): name the card.toml that the other "
-            "operator sends"
-        ) from None
-    except UnicodeDecodeError:
-        raise TacitError(f"{path} is not a party's card (no text): request it again") from None
     except KeyError as missing:
         raise TacitError(
             f"{path} has no {missing.args[0]}: must be a party's card. Name the card.toml that "

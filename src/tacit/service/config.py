@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,10 +28,10 @@ from pydantic import (
     ValidationInfo,
 )
 
+from tacit import readers
 from tacit.errors import InvalidFile, TacitError
 from tacit.keyfiles import KeyFile, Lock, Passphrase, load_signing_keys
-from tacit.service import readers
-from tacit.service.readers import InvalidValue, RuleViolation, shown
+from tacit.readers import InvalidValue, RuleViolation, shown
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Terms
 
@@ -241,7 +240,7 @@ _KNOWN = _FIELDS | {f"limits.{name}": name for name in Limits.model_fields}
 def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> PartyConfig:
     """Read the configuration in this file, with overrides from the environment."""
     file = Path(path)
-    found = _read(file)
+    found = readers.read_toml(file, "name a party.toml, or make one with `tacit party new`")
     problems = [
         f"{name} is a secret and must not be in this file: put it into {_SECRETS[name]}"
         for name in _SECRETS
@@ -265,18 +264,6 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
     if problems:
         raise InvalidFile(str(file), problems)
     return config
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as problem:
-        raise TacitError(
-            f"{file} cannot be read ({problem.strerror}): name a party.toml, or make one with "
-            "`tacit party new`"
-        ) from None
-    except ValueError as problem:
-        raise TacitError(f"{file} is not TOML ({problem}): correct that line") from None
 
 
 def _overridden(found: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

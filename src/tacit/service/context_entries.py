@@ -19,8 +19,8 @@ from pydantic import ValidationInfo
 from tacit.contextual.corners import MOST_CORNERS, corner_count
 from tacit.contextual.feature_maps import RESOLUTION, FeatureMap, Fields, interactions
 from tacit.errors import TacitError
+from tacit.readers import InvalidValue, RuleViolation, fraction, shown, visible
 from tacit.service.fitted_entries import fitted_terms
-from tacit.service.readers import InvalidValue, RuleViolation, fraction, shown, visible
 from tacit.terms import ContextField, ContextTerms, CornerTerms, MomentTerms, NumberField
 from tacit.terms.context import (
     CORNERS,
@@ -74,7 +74,7 @@ def fields_of(texts: Sequence[str]) -> tuple[Field, ...]:
     return tuple(map(context_field, texts))
 
 
-def context(fields: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+def check_context(fields: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     """Fields of the context, with the algorithm that uses them."""
     name = info.data.get("algorithm")
     if name is not None and (name == CONTEXTUAL) != bool(fields):
@@ -90,7 +90,7 @@ def context(fields: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     return fields
 
 
-def interacting(pairs: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+def check_interactions(pairs: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     """Interactions are between fields and options that exist."""
     if pairs and not info.data.get("context_fields", True):
         raise InvalidValue("left out without contextual.fields")
@@ -146,7 +146,7 @@ def _smaller(cells: int | None) -> str:
     return TABLE if cells is not None and cells <= MOST_CELLS else MOMENTS
 
 
-def statistic(name: str, info: ValidationInfo) -> str:
+def check_statistic(name: str, info: ValidationInfo) -> str:
     """The statistic fits the contexts."""
     found = info.data
     if not {"context_fields", "options", "interactions"} <= found.keys():
@@ -208,7 +208,7 @@ def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...])
     )
 
 
-def why(fields: Sequence[Field], options: int, name: str) -> str:
+def statistic_reason(fields: Sequence[Field], options: int, name: str) -> str:
     """Why this statistic is used, as a clause."""
     cells = cells_of(fields, options)
     if cells is None:
@@ -285,31 +285,31 @@ def context_terms(found: Mapping[str, Any]) -> ContextTerms | None:
     return feature_terms(named, fields, found["options"], found["interactions"], evaluation)
 
 
-def with_context(part: Fraction, info: ValidationInfo) -> Fraction:
+def check_evaluation(part: Fraction, info: ValidationInfo) -> Fraction:
     """An evaluation slice needs contexts to compare with."""
     if part and info.data.get("context_fields") == ():
         raise InvalidValue("0, or left out, without contextual.fields")
     return part
 
 
-def slice_served(part: Fraction, info: ValidationInfo) -> Fraction:
+def check_slice(part: Fraction, info: ValidationInfo) -> Fraction:
     """An evaluation slice needs contexts, and no shuffler."""
-    with_context(part, info)
+    check_evaluation(part, info)
     if part and info.data.get("trust") == TrustModel.SHUFFLER:
         raise InvalidValue("0, or left out, with trust shuffler")
     return part
 
 
-def with_table(part: Fraction, info: ValidationInfo) -> Fraction:
+def check_exploration(part: Fraction, info: ValidationInfo) -> Fraction:
     """Exploration of segments needs a table of them."""
-    with_context(part, info)
+    check_evaluation(part, info)
     name = info.data.get("statistic")
     if part and name in (CORNERS, MOMENTS):
         raise InvalidValue(f"0, or left out, with {name}, which explore by Thompson draws")
     return part
 
 
-def once_with_context(count: int, info: ValidationInfo) -> int:
+def check_participations(count: int, info: ValidationInfo) -> int:
     """Participants come once."""
     if count > 1 and info.data.get("context_fields"):
         raise InvalidValue("1 with contextual.fields")
@@ -318,7 +318,7 @@ def once_with_context(count: int, info: ValidationInfo) -> int:
     return count
 
 
-def bit_with_table(levels: int, info: ValidationInfo) -> int:
+def check_levels(levels: int, info: ValidationInfo) -> int:
     """Tables and corners count one outcome, 0 or 1; moments have several levels."""
     name = info.data.get("statistic")
     if levels > 1 and name in (TABLE, CORNERS):
@@ -329,7 +329,7 @@ def bit_with_table(levels: int, info: ValidationInfo) -> int:
     return levels
 
 
-def without_context(part: Fraction, info: ValidationInfo) -> Fraction:
+def check_no_show(part: Fraction, info: ValidationInfo) -> Fraction:
     """Rounds in which devices choose offer no more slots than they have participants."""
     if part and info.data.get("context_fields"):
         raise InvalidValue("0 with contextual.fields")

@@ -131,7 +131,7 @@ def context_forecast(
         right=right,
         shown=float(np.mean([one[1] for one in played])),
         enough=_enough(definition, world, {people: right}, max(2, runs // FEWER)),
-        gain=wide * float((world.single or (0.0,))[0]),
+        gain=wide * float((world.single_option_regret or (0.0,))[0]),
         told=wide * float(np.mean(told)) if told else None,
     )
 

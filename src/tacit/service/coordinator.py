@@ -9,44 +9,38 @@ are anonymous: a ticket carries a random nonce that the device draws for one req
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.interface import ClosedRound
 from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.bandits.arms.managed import Managed
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.experiment import Experiment
-from tacit.records import Records
 from tacit.service import answers
 from tacit.service.answers import EndReason
 from tacit.service.assignment import (
     Assigned,
-    Choose,
-    Elsewhere,
+    NeedsAllShards,
     SlotAssigner,
     Ticket,
-    at_random,
 )
 from tacit.service.errors import Conflict, Gone
 from tacit.service.party import (
     COORDINATOR,
     CheckedReport,
-    Clock,
     ServerParty,
-    exact_noise,
     unknown_round,
 )
 from tacit.service.pending import PendingShares
-from tacit.service.store import LIVE, ExperimentRow, Registered, State, Store, Transaction
+from tacit.service.schema import LIVE, ExperimentRow, Registered, State
+from tacit.service.store import Transaction
 from tacit.service.timing import Timing
 from tacit.service.trust_models import COORDINATORS, coordinator_engine
-from tacit.service.trust_models.contract import CoordinatorEngine, Noise
+from tacit.service.trust_models.contract import CoordinatorEngine
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
 
@@ -56,40 +50,16 @@ ENDED = (State.STOPPED, State.FINISHED)
 class Coordinator(ServerParty):
     """The first party (leader) of live experiments; it also runs the learner."""
 
-    role = COORDINATOR
+    role, engines = COORDINATOR, COORDINATORS
 
     def position(self, terms: Terms) -> int:
         """The index of the coordinator in the terms."""
         return terms.leader
 
-    @staticmethod
-    def engine_of(terms: Terms) -> type[CoordinatorEngine]:
-        """The coordinator's engine for rounds under these terms."""
-        return coordinator_engine(terms)
-
-    @staticmethod
-    def engines() -> Iterable[type[CoordinatorEngine]]:
-        """All engines of a coordinator."""
-        return COORDINATORS.values()
-
     def engine(self, digest: bytes) -> CoordinatorEngine:
         """The coordinator's part in the rounds under signed terms."""
         context = self.engine_context(digest)
         return coordinator_engine(context.terms)(context)
-
-    def __init__(
-        self,
-        key: Ed25519PrivateKey,
-        database: Store,
-        records: Records,
-        *,
-        former: Sequence[Ed25519PrivateKey] = (),
-        clock: Clock = time.time,
-        noise: Noise = exact_noise,
-        choose: Choose = at_random,
-    ) -> None:
-        super().__init__(key, database, records, former=former, clock=clock, noise=noise)
-        self._choose = choose
 
     # Experiments
 
@@ -155,11 +125,10 @@ class Coordinator(ServerParty):
             raise unknown_round(identity)
         return served
 
-    def next_message(self, identity: bytes, address: bytes, after: int) -> bytes:
-        """The message number `after` of a round for one device; empty until it exists."""
+    def synchronize(self, identity: bytes) -> None:
+        """Load the messages of a round with stages that another process has ended."""
         try:
-            table = PendingShares(self.store, identity)
-            return self.staged(identity).next_message(address, after, table, self._clock())
+            self.staged(identity).synchronize(PendingShares(self.store, identity), self._clock())
         except ClosedRound as reason:
             raise Gone(str(reason)) from None
 
@@ -183,7 +152,8 @@ class Coordinator(ServerParty):
             raise Conflict(f"trust is {terms.trust.value}, which has no helper: nothing to cosign")
         named = terms.keys[terms.helper]
         verify(Signed.TERMS, terms.encode(), signature, named, "the helper")
-        self._sign(known, (signature,), (approval,))
+        if not known.signatures:  # the signature is public then: repeating it writes nothing
+            self._sign(known, (signature,), (approval,))
 
     def _sign(
         self, known: Registered, theirs: tuple[bytes, ...], approved: tuple[bytes, ...] = ()
@@ -218,8 +188,11 @@ class Coordinator(ServerParty):
         self._set_state(digest, State.PAUSED, (State.RUNNING,))
 
     def resume(self, digest: bytes) -> None:
-        """Continue after a pause."""
-        self._set_state(digest, State.RUNNING, (State.PAUSED,))
+        """Continue after a pause, or after a wrong clock had passed the last day.
+
+        An experiment that has really ended ends again.
+        """
+        self._set_state(digest, State.RUNNING, (State.PAUSED, State.FINISHED))
 
     def stop(self, digest: bytes) -> None:
         """End an experiment permanently; open rounds are finished."""
@@ -293,9 +266,27 @@ class Coordinator(ServerParty):
                 served - waiting,
             )
 
+    @cached_property
+    def _experiments(self) -> dict[bytes, tuple[str, Experiment]]:
+        """Experiments by lineage, with the text that this process stored."""
+        return {}
+
+    def take_experiment(self, row: ExperimentRow) -> Experiment:
+        """The experiment in a row, which the caller may change; read again only if it has to be.
+
+        Only the thread that advances rounds takes experiments.
+        """
+        stored, found = self._experiments.pop(row.lineage, ("", None))
+        return load(row) if found is None or stored != row.learner else found
+
+    def keep_experiment(self, row: ExperimentRow, experiment: Experiment) -> None:
+        """Keep the experiment of a row that is stored, until it has ended."""
+        if row.state not in ENDED:
+            self._experiments[row.lineage] = row.learner, experiment
+
     # Slots
 
-    def join(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
+    def join(self, tickets: Sequence[Ticket]) -> list[Assigned | Rejected]:
         """Assign slots to tickets, in one transaction, or two if their shards of slots are full.
 
         Each slot is drawn from the free slots of all open rounds that are locked. When no slot is
@@ -304,11 +295,11 @@ class Coordinator(ServerParty):
         asked: dict[bytes, list[int]] = {}
         for n, ticket in enumerate(tickets):
             asked.setdefault(ticket.experiment, []).append(n)
-        answered: dict[int, Assigned | Refusal] = {}
+        answered: dict[int, Assigned | Rejected] = {}
         for digest in sorted(asked):
             try:
                 self.pinned(digest)
-            except Refusal as reason:
+            except Rejected as reason:
                 answered |= dict.fromkeys(asked.pop(digest), reason)
         for whole in (False, True):
             if asked:
@@ -321,17 +312,17 @@ class Coordinator(ServerParty):
 
     def _assign(
         self, tickets: Sequence[Ticket], asked: Mapping[bytes, list[int]], *, whole: bool
-    ) -> dict[int, Assigned | Refusal]:
+    ) -> dict[int, Assigned | Rejected]:
         """Assign slots to tickets by experiment, those of full shards only with `whole`."""
-        answered: dict[int, Assigned | Refusal] = {}
+        answered: dict[int, Assigned | Rejected] = {}
         with self.store.begin() as transaction:
             for digest, mine in sorted(asked.items()):
-                assigner = SlotAssigner(self, transaction, digest, self._choose)
+                assigner = SlotAssigner(self, transaction, digest)
                 slots = assigner.assign([tickets[n] for n in mine], whole=whole)
                 answered |= {
                     n: slot
                     for n, slot in zip(mine, slots, strict=True)
-                    if not isinstance(slot, Elsewhere)
+                    if not isinstance(slot, NeedsAllShards)
                 }
         return answered
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from tacit import readers
 from tacit.errors import TacitError
 from tacit.service import context_entries as contexts
 from tacit.service import definition_rules as rules
-from tacit.service import option_tables, readers
+from tacit.service import option_tables
 from tacit.service.definition_entries import DefinitionEntries
 from tacit.service.definition_text import DefinitionError
 from tacit.service.timing import Timing
@@ -29,7 +30,7 @@ from tacit.terms import (
     ContextTerms,
     Noise,
     Party,
-    Promise,
+    StatedGuarantee,
     Terms,
 )
 from tacit.terms.context import MOMENTS, TABLE, TABLE_SENSITIVITY
@@ -123,7 +124,7 @@ class Definition(DefinitionEntries):
             question=self.question,
             options=self.options,
             answer=self.answer,
-            promise=Promise(self.epsilon, self.delta, self.participations),
+            guarantee=StatedGuarantee(self.epsilon, self.delta, self.participations),
             noise=self._noise(),
             parties=self._parties(coordinator_address, coordinator_key),
             first_day=self.first_day,

@@ -21,31 +21,31 @@ Entries = dict[str, Any]
 """The entries read so far, by field."""
 
 
-def algorithm(found: Entries) -> str:
+def default_algorithm(found: Entries) -> str:
     """Elimination for linear models where options have features."""
     if found["plays"] is not None:
         return FITTED
     return "private-pe" if found["options_table"] else "private-med"
 
 
-def control_share(found: Entries) -> Fraction:
+def default_control_share(found: Entries) -> Fraction:
     """An even share where the algorithm tries options side by side."""
     even = rules.side_by_side(found["algorithm"])
     return _EVENLY / len(found["options"]) if even else Fraction(0)
 
 
-def evaluation(found: Entries) -> Fraction:
+def default_evaluation(found: Entries) -> Fraction:
     """Share of the evaluation slice; 0 without contexts."""
     served = found["context_fields"] and found["trust"] != TrustModel.SHUFFLER
     return _EVALUATION if served else Fraction(0)
 
 
-def exploration(found: Entries) -> Fraction:
+def default_exploration(found: Entries) -> Fraction:
     """Share of every segment that gets an option at random; 0 without tables."""
     return _EXPLORATION if found["statistic"] == TABLE else Fraction(0)
 
 
-def levels(found: Entries) -> int:
+def default_levels(found: Entries) -> int:
     """One level for each unit of the range if it is whole; 1 with tables and corners."""
     if found.get("statistic") in (TABLE, CORNERS):
         return 1
@@ -53,22 +53,22 @@ def levels(found: Entries) -> int:
     return int(steps) if steps.denominator == 1 and 0 < steps <= _FINEST else _FINEST
 
 
-def labels(found: Entries) -> tuple[str, ...]:
+def default_labels(found: Entries) -> tuple[str, ...]:
     """Yes or no for answers from 0 to 1 in one step."""
     return _YES_OR_NO if (found["low"], found["high"], found["levels"]) == (0, 1, 1) else ()
 
 
-def missing(found: Entries) -> Fraction:
+def default_missing(found: Entries) -> Fraction:
     """Share of a round that may drop out; 0 where servers add the noise."""
     return MISSING if rules.shares(found["trust"]) else Fraction(0)
 
 
-def dishonest(found: Entries) -> Fraction:
+def default_dishonest(found: Entries) -> Fraction:
     """Share of a round that may leave the noise out; 0 where servers add it."""
     return DISHONEST if rules.shares(found["trust"]) else Fraction(0)
 
 
-def rounds(found: Entries) -> int | None:
+def default_rounds(found: Entries) -> int | None:
     """Maximum of rounds, for an algorithm that plans them and a known number of participants."""
     planned = found["participants"] is not None and rules.has_option(found["algorithm"], "rounds")
     return ROUNDS if planned else None

@@ -1,4 +1,4 @@
-"""The entries of a definition file: places, descriptions, defaults and rules of each.
+"""The entries of a definition file: the key, description, default and rules of each.
 
 `definition.Definition` derives the terms, the experiment and the timing from them.
 """
@@ -11,19 +11,20 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticUndefined
 
+from tacit import readers
+from tacit.readers import duration_within, words
 from tacit.service import context_entries as contexts
 from tacit.service import definition_defaults as defaults
 from tacit.service import definition_rules as rules
 from tacit.service import fitted_entries as fits
-from tacit.service import option_tables, readers
-from tacit.service.readers import lasting, words
+from tacit.service import option_tables
 from tacit.terms import LONGEST_GRACE, MOST_NO_SHOW
 
 DAY = 86_400
 
 
 def _entry(place: str, about: str, default: Any = PydanticUndefined, **more: Any) -> Any:
-    """A field of the definition: its place in the file, its description and its default."""
+    """A field of the definition: its key in the file, its description and its default."""
     return Field(default, validation_alias=place, description=about, **more)
 
 
@@ -48,7 +49,7 @@ class DefinitionEntries(BaseModel):
     )
     trust: Annotated[
         Literal["two-servers", "local", "shuffler", "secure-aggregation"],
-        AfterValidator(rules.served),
+        AfterValidator(rules.check_served),
     ] = _entry(
         "trust",
         "Whom participants must trust. two-servers: one of two. local: nobody; needs many more\n"
@@ -56,7 +57,7 @@ class DefinitionEntries(BaseModel):
         "follow the protocol.",
         "two-servers",
     )
-    proofs: Annotated[bool, AfterValidator(rules.provable)] = _entry(
+    proofs: Annotated[bool, AfterValidator(rules.check_proofs)] = _entry(
         "proofs",
         "true: every report proves that it is a possible answer (two-servers only).",
         False,
@@ -68,34 +69,34 @@ class DefinitionEntries(BaseModel):
         "",
     )
     options_table: Annotated[
-        str, PlainValidator(option_tables.table_text), AfterValidator(rules.content_of_file)
+        str, PlainValidator(option_tables.table_text), AfterValidator(rules.check_file_content)
     ] = _entry("options_table", "The content of that file, as the coordinator gets it.", "")
-    plays: Annotated[readers.Count | None, AfterValidator(fits.plays)] = _entry(
+    plays: Annotated[readers.Count | None, AfterValidator(fits.check_plays)] = _entry(
         "plays",
         "With a file of options: how many of them each participant tries, one after the other;\n"
         "the device reports one parameter fitted to all answers. Default: each tries one.",
         None,
     )
-    algorithm: Annotated[str, words(), AfterValidator(rules.known_algorithm)] = _entry(
+    algorithm: Annotated[str, words(), AfterValidator(rules.check_algorithm)] = _entry(
         "algorithm",
         "How options are chosen: see `tacit algorithms`. Default: private-med; private-pe with\n"
         "a file of options, private-dpe where each participant tries several.",
-        default_factory=defaults.algorithm,
+        default_factory=defaults.default_algorithm,
     )
-    options: Annotated[readers.Options, AfterValidator(rules.distinct)] = _entry(
+    options: Annotated[readers.Options, AfterValidator(rules.check_options)] = _entry(
         "options", "What participants are given: one of these."
     )
-    control: Annotated[str, words(200), AfterValidator(rules.among_options)] = _entry(
+    control: Annotated[str, words(200), AfterValidator(rules.check_control)] = _entry(
         "control",
         "The option that you have today; the others are compared with it. Default: the first.",
         default_factory=lambda found: found["options"][0],
     )
-    control_share: Annotated[readers.Part, AfterValidator(rules.reserved)] = _entry(
+    control_share: Annotated[readers.Part, AfterValidator(rules.check_control_share)] = _entry(
         "control_share",
         "At least this share of participants get the control, and as many each other option until\n"
         "it is shown to be worse. 0: whichever leads. Default: 80% of all, split evenly, where\n"
         "the algorithm tries options side by side.",
-        default_factory=defaults.control_share,
+        default_factory=defaults.default_control_share,
     )
     succeeds: readers.Digest = _entry(
         "succeeds",
@@ -103,62 +104,64 @@ class DefinitionEntries(BaseModel):
         "The answer stays as it is, and no participant may be promised less.",
         b"",
     )
-    context_fields: Annotated[readers.Options, AfterValidator(contexts.context)] = _entry(
+    context_fields: Annotated[readers.Options, AfterValidator(contexts.check_context)] = _entry(
         "contextual.fields",
         "With algorithm private-contextual: what devices know about their participant and choose\n"
         'by, each field as "name: value, value", or "name: 18 to 90" for a number.',
         (),
     )
-    interactions: Annotated[readers.Options, AfterValidator(contexts.interacting)] = _entry(
+    interactions: Annotated[readers.Options, AfterValidator(contexts.check_interactions)] = _entry(
         "contextual.interactions",
         'With corners or moments: for which options a field matters, each as "age: new, other".\n'
         "Default: every field for every option.",
         (),
     )
-    statistic: Annotated[str, words(optional=True), AfterValidator(contexts.statistic)] = _entry(
-        "contextual.statistic",
-        '"table": one cell for every context and option; at most 80. "moments": features and\n'
-        'their products, with numbers or many cells. "corners": one cell for features rounded at\n'
-        "random, without delta; not in browsers. Default: a table where it is small enough.",
-        default_factory=contexts.usual_statistic,
+    statistic: Annotated[str, words(optional=True), AfterValidator(contexts.check_statistic)] = (
+        _entry(
+            "contextual.statistic",
+            '"table": one cell for every context and option; at most 80. "moments": features and\n'
+            'their products, with numbers or many cells. "corners": one cell for features rounded\n'
+            "at random, without delta; not in browsers. Default: a table where it is small enough.",
+            default_factory=contexts.usual_statistic,
+        )
     )
-    evaluation: Annotated[readers.Part, AfterValidator(contexts.slice_served)] = _entry(
+    evaluation: Annotated[readers.Part, AfterValidator(contexts.check_slice)] = _entry(
         "contextual.evaluation",
         "The share of participants who get an option at random, to measure what choosing by\n"
         "context gains. Default: 10% with contexts.",
-        default_factory=defaults.evaluation,
+        default_factory=defaults.default_evaluation,
     )
-    exploration: Annotated[readers.Part, AfterValidator(contexts.with_table)] = _entry(
+    exploration: Annotated[readers.Part, AfterValidator(contexts.check_exploration)] = _entry(
         "contextual.exploration",
         "The share of every segment that gets an option at random until one is shown to be the\n"
         "best there. 0: whichever leads, so a decision may take long. Default: 20% with tables.",
-        default_factory=defaults.exploration,
+        default_factory=defaults.default_exploration,
     )
     meaning: Annotated[str, words(2000)] = _entry(
         "answer.meaning", "What a device reports, in the words that participants read."
     )
     metric: Annotated[str, words()] = _entry("answer.metric", "A short name for it.", "answer")
     low: readers.Number = _entry("answer.low", "The minimum; less counts as this.", Fraction(0))
-    high: Annotated[readers.Number, AfterValidator(rules.above_low)] = _entry(
+    high: Annotated[readers.Number, AfterValidator(rules.check_range)] = _entry(
         "answer.high", "The maximum; more counts as this.", Fraction(1)
     )
     levels: Annotated[
         readers.Count,
-        AfterValidator(contexts.bit_with_table),
-        AfterValidator(rules.bit_where_certified),
+        AfterValidator(contexts.check_levels),
+        AfterValidator(rules.check_certified_levels),
     ] = _entry(
         "answer.levels",
         "Steps between the two: 1 for yes or no, 4 for one to five stars. Values in between are\n"
         "rounded at random, without bias.",
-        default_factory=defaults.levels,
+        default_factory=defaults.default_levels,
     )
-    labels: Annotated[readers.Options, AfterValidator(rules.one_for_each_value)] = _entry(
+    labels: Annotated[readers.Options, AfterValidator(rules.check_labels)] = _entry(
         "answer.labels",
         "The words that participants choose from, one for each value, the lowest first. Without\n"
         'them participants type a number. Default: "No" and "Yes" from 0 to 1 in one step.',
-        default_factory=defaults.labels,
+        default_factory=defaults.default_labels,
     )
-    window: Annotated[readers.Duration, lasting()] = _entry(
+    window: Annotated[readers.Duration, duration_within()] = _entry(
         "answer.window", "How long a device watches before it reports. It reports in any case."
     )
     participants: readers.Count | None = _entry(
@@ -167,34 +170,36 @@ class DefinitionEntries(BaseModel):
         "last day.",
         None,
     )
-    participations: Annotated[readers.Count, AfterValidator(contexts.once_with_context)] = _entry(
-        "people.participations",
-        "How often one person may take part; the promise covers all of it together.",
-        1,
+    participations: Annotated[readers.Count, AfterValidator(contexts.check_participations)] = (
+        _entry(
+            "people.participations",
+            "How often one person may take part; the promise covers all of it together.",
+            1,
+        )
     )
     admission: Literal["open", "invitation"] = _entry(
         "people.admission", '"open": anyone may take part. "invitation": those you invited.', "open"
     )
-    issuer: Annotated[readers.OptionalKey, AfterValidator(rules.invites)] = _entry(
+    issuer: Annotated[readers.OptionalKey, AfterValidator(rules.check_issuer)] = _entry(
         "people.issuer",
         "Who signs invitations, as a public key. Default: you. Where devices share the noise it\n"
         "must be somebody else, who could otherwise invent participants.",
         b"",
     )
-    missing: Annotated[readers.Part, AfterValidator(rules.where_shared)] = _entry(
+    missing: Annotated[readers.Part, AfterValidator(rules.check_shared_noise)] = _entry(
         "people.missing",
         "Where devices share the noise: the share of a round that may not report. A round with\n"
         "fewer reports is not released. Default: 20% there, 0 elsewhere.",
-        default_factory=defaults.missing,
+        default_factory=defaults.default_missing,
     )
-    dishonest: Annotated[readers.Part, AfterValidator(rules.some_left)] = _entry(
+    dishonest: Annotated[readers.Part, AfterValidator(rules.check_honest_left)] = _entry(
         "people.dishonest",
         "Where devices share the noise: the share of a round that may be invented or may leave\n"
         "the noise out. Default: 10% there, 0 elsewhere.",
-        default_factory=defaults.dishonest,
+        default_factory=defaults.default_dishonest,
     )
     first_day: readers.Day = _entry("people.first_day", "The first day, in UTC.")
-    last_day: Annotated[readers.Day, AfterValidator(rules.after_first)] = _entry(
+    last_day: Annotated[readers.Day, AfterValidator(rules.check_last_day)] = _entry(
         "people.last_day", "The last day; every round closes before it ends."
     )
     dropout: readers.Part = _entry(
@@ -203,7 +208,7 @@ class DefinitionEntries(BaseModel):
         Fraction(1, 10),
     )
     no_show: Annotated[
-        readers.Part, Field(le=MOST_NO_SHOW), AfterValidator(contexts.without_context)
+        readers.Part, Field(le=MOST_NO_SHOW), AfterValidator(contexts.check_no_show)
     ] = _entry(
         "people.no_show",
         "The share of slots that are taken and never reported, as you expect it: at most 9/10.\n"
@@ -215,7 +220,7 @@ class DefinitionEntries(BaseModel):
         "The promise: no answer makes anything that others learn more than e^epsilon times as\n"
         "likely as another answer would. 1 is strong, 5 is weak; a smaller one takes more people.",
     )
-    delta: Annotated[readers.Part, AfterValidator(rules.where_needed)] = _entry(
+    delta: Annotated[readers.Part, AfterValidator(rules.check_delta)] = _entry(
         "promise.delta",
         "The probability of exceptions to the promise. Default: 0, or 0.000001 where devices\n"
         "share the noise, and with moments.",
@@ -224,34 +229,36 @@ class DefinitionEntries(BaseModel):
         ),
     )
     min_batch_size: Annotated[
-        readers.Count, Field(ge=2), AfterValidator(rules.enough_participants)
+        readers.Count, Field(ge=2), AfterValidator(rules.check_participants)
     ] = _entry("promise.min_batch_size", "No sum of fewer reports than this is released.", 20)
-    post_quantum: Annotated[bool, AfterValidator(rules.encrypted)] = _entry(
+    post_quantum: Annotated[bool, AfterValidator(rules.check_suite)] = _entry(
         "promise.post_quantum",
         "true: reports that somebody records stay secret from later quantum computers (ML-KEM-768\n"
         "beside X25519). Browsers cannot take part then. Default: false.",
         False,
     )
-    joining: Annotated[readers.Duration, lasting(1)] = _entry(
+    joining: Annotated[readers.Duration, duration_within(1)] = _entry(
         "rounds.joining", "How long participants can join a round.", 6 * 3600
     )
-    margin: Annotated[readers.Duration, lasting(2), AfterValidator(rules.one_round_fits)] = _entry(
+    margin: Annotated[
+        readers.Duration, duration_within(2), AfterValidator(rules.check_margin_fits)
+    ] = _entry(
         "rounds.margin",
         "Time after the window in which reports arrive, each at a random moment.",
         3600,
     )
-    grace: Annotated[readers.Duration, lasting(1, LONGEST_GRACE)] = _entry(
+    grace: Annotated[readers.Duration, duration_within(1, LONGEST_GRACE)] = _entry(
         "rounds.grace",
         "How long round keys live after a round closes, so that it may still be released if a\n"
         "server was down: at most 7 days. It is part of the terms.",
         DAY,
     )
-    most: Annotated[readers.Count | None, AfterValidator(rules.of_participants)] = _entry(
+    most: Annotated[readers.Count | None, AfterValidator(rules.check_most_rounds)] = _entry(
         "rounds.most",
         "Maximum number of rounds, one after another.",
-        default_factory=defaults.rounds,
+        default_factory=defaults.default_rounds,
     )
-    guardrail: Annotated[str, words(optional=True), AfterValidator(rules.second_number)] = _entry(
+    guardrail: Annotated[str, words(optional=True), AfterValidator(rules.check_guardrail)] = _entry(
         "guardrail.metric",
         "A second number of the same range that must not get clearly worse than the control's;\n"
         "an option that makes it worse is paused. Describe it in answer.meaning, too. Both\n"
@@ -262,26 +269,28 @@ class DefinitionEntries(BaseModel):
     guardrail_better: Literal["lower", "higher"] = _entry(
         "guardrail.better", "Which is better.", "lower"
     )
-    guardrail_margin: Annotated[readers.Number, AfterValidator(rules.within_range)] = _entry(
-        "guardrail.margin",
-        "How much worse than the control is tolerated, in units of the answer.",
-        Fraction(0),
+    guardrail_margin: Annotated[readers.Number, AfterValidator(rules.check_guardrail_margin)] = (
+        _entry(
+            "guardrail.margin",
+            "How much worse than the control is tolerated, in units of the answer.",
+            Fraction(0),
+        )
     )
     helper_address: Annotated[
-        readers.Address | None, AfterValidator(rules.with_helper("address"))
+        readers.Address | None, AfterValidator(rules.check_helper_entry("address"))
     ] = _entry(
         "helper.address",
         "The second server, which another organisation runs; none with trust local or\n"
         "secure-aggregation.",
         None,
     )
-    helper_key: Annotated[readers.PublicKey | None, AfterValidator(rules.with_helper("key"))] = (
-        _entry("helper.key", "Its key, as its operator told you over another channel.", None)
-    )
+    helper_key: Annotated[
+        readers.PublicKey | None, AfterValidator(rules.check_helper_entry("key"))
+    ] = _entry("helper.key", "Its key, as its operator told you over another channel.", None)
     baseline: readers.Number | None = _entry(
         "expected.baseline", "For the forecast only. The mean answer that you expect today,", None
     )
-    lift: Annotated[readers.Positive | None, AfterValidator(rules.possible)] = _entry(
+    lift: Annotated[readers.Positive | None, AfterValidator(rules.check_expected_means)] = _entry(
         "expected.lift", "how much better the best option may be,", None
     )
     per_day: readers.Count | None = _entry(

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tacit import readers
 from tacit.errors import TacitError
-from tacit.service import option_tables, readers
+from tacit.service import option_tables
 from tacit.service.definition import ENTRIES, Definition, validated
 from tacit.service.definition_defaults import ROUNDS
 from tacit.service.definition_text import DefinitionError, document_of
@@ -82,10 +83,10 @@ def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> 
         about = Definition.model_fields[field]
         value = values.get(field)
         if readers.DURATION in about.metadata and value is not None:
-            value = readers.in_words(value)
+            value = readers.format_duration(value)
         lines += [f"{indent}# {line}" for line in str(about.description).splitlines()]
         given = value not in (None, "", b"")
-        said = readers.written(value) if given else _EXAMPLES.get(field, '"…"')
+        said = readers.to_text(value) if given else _EXAMPLES.get(field, '"…"')
         lines.append(f"{indent}{'' if given else '# '}{name}{':' if yaml else ' ='} {said}")
     return "\n".join(lines) + "\n"
 
@@ -95,7 +96,7 @@ _EXAMPLES = {
     "control_share": '"1/5"',
     "participants": "20000",
     "most": str(ROUNDS),
-    "baseline": "0.05",
+    "baseline": "0.1",
     "lift": "0.2",
     "per_day": "1000",
     "levels": "1",

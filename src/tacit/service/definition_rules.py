@@ -17,10 +17,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationInfo
 
 from tacit.errors import TacitError
+from tacit.readers import (
+    UNITS,
+    InvalidValue,
+    RuleViolation,
+    format_duration,
+    shown,
+    visible,
+)
 from tacit.service.context_entries import CONTEXTUAL
 from tacit.service.fitted_entries import FITTED
 from tacit.service.option_tables import read
-from tacit.service.readers import UNITS, InvalidValue, RuleViolation, in_words, shown, visible
 from tacit.terms import ROLES
 from tacit.terms.aggregation_delta import smallest_masking_delta
 from tacit.terms.context import MOMENTS
@@ -42,7 +49,7 @@ def smallest(min_batch_size: int, dropout: Fraction) -> int:
     return math.ceil(min_batch_size / (1 - dropout))
 
 
-def served(trust: str) -> str:
+def check_served(trust: str) -> str:
     """This version serves the trust model."""
     from tacit.trust import DEPLOYABLE
 
@@ -51,7 +58,7 @@ def served(trust: str) -> str:
     return trust
 
 
-def provable(proofs: bool, info: ValidationInfo) -> bool:
+def check_proofs(proofs: bool, info: ValidationInfo) -> bool:
     """Only two servers verify range proofs."""
     if proofs and info.data.get("trust", TrustModel.TWO_SERVERS) != TrustModel.TWO_SERVERS:
         raise RuleViolation(
@@ -61,7 +68,7 @@ def provable(proofs: bool, info: ValidationInfo) -> bool:
     return proofs
 
 
-def encrypted(post_quantum: bool, info: ValidationInfo) -> bool:
+def check_suite(post_quantum: bool, info: ValidationInfo) -> bool:
     """Secure aggregation has one suite, without ML-KEM."""
     if post_quantum and info.data.get("trust") == TrustModel.SECURE_AGGREGATION:
         raise RuleViolation(
@@ -71,7 +78,7 @@ def encrypted(post_quantum: bool, info: ValidationInfo) -> bool:
     return post_quantum
 
 
-def known_algorithm(name: str, info: ValidationInfo) -> str:
+def check_algorithm(name: str, info: ValidationInfo) -> str:
     """An algorithm for options, which fits the trust model."""
     entry = _algorithm(name)
     trust, proofs = info.data.get("trust"), info.data.get("proofs")
@@ -104,14 +111,14 @@ def known_algorithm(name: str, info: ValidationInfo) -> str:
     return name
 
 
-def bit_where_certified(levels: int, info: ValidationInfo) -> int:
+def check_certified_levels(levels: int, info: ValidationInfo) -> int:
     """Certified noise is for bits."""
     if levels != 1 and info.data.get("algorithm") == CERTIFIED:
         raise InvalidValue(f"1 with algorithm {CERTIFIED}, which is for yes and no: use sdp-ae")
     return levels
 
 
-def content_of_file(table: str, info: ValidationInfo) -> str:
+def check_file_content(table: str, info: ValidationInfo) -> str:
     """The content of a named file is there: only commands read files."""
     named = info.data.get("options_file")
     if named and not table:
@@ -187,7 +194,7 @@ def masking_delta(trust: str, participations: int) -> Fraction:
     return smallest_masking_delta(participations) if masked else Fraction(0)
 
 
-def reserved(share: Fraction, info: ValidationInfo) -> Fraction:
+def check_control_share(share: Fraction, info: ValidationInfo) -> Fraction:
     """The control's share needs an algorithm that reserves one."""
     name = info.data.get("algorithm")
     if share and name is not None and not has_option(name, "control_share"):
@@ -198,7 +205,7 @@ def reserved(share: Fraction, info: ValidationInfo) -> Fraction:
     return share
 
 
-def invites(issuer: bytes, info: ValidationInfo) -> bytes:
+def check_issuer(issuer: bytes, info: ValidationInfo) -> bytes:
     """An issuer of invitations, who is needed where devices share the noise."""
     trust, admission = info.data.get("trust"), info.data.get("admission")
     if issuer and admission == "open":
@@ -216,7 +223,7 @@ def invites(issuer: bytes, info: ValidationInfo) -> bytes:
     return issuer
 
 
-def where_shared(part: Fraction, info: ValidationInfo) -> Fraction:
+def check_shared_noise(part: Fraction, info: ValidationInfo) -> Fraction:
     """A tolerated share of missing participants, where devices share the noise."""
     trust = info.data.get("trust")
     if part and trust is not None and not shares(trust):
@@ -224,16 +231,16 @@ def where_shared(part: Fraction, info: ValidationInfo) -> Fraction:
     return part
 
 
-def some_left(part: Fraction, info: ValidationInfo) -> Fraction:
+def check_honest_left(part: Fraction, info: ValidationInfo) -> Fraction:
     """Some participants are certain to be honest and present."""
-    where_shared(part, info)
+    check_shared_noise(part, info)
     missing = info.data.get("missing", Fraction(0))
     if part + missing >= 1:
         raise InvalidValue(f"less than {1 - missing}, what people.missing leaves")
     return part
 
 
-def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
+def check_delta(delta: Fraction, info: ValidationInfo) -> Fraction:
     """δ is 0 for pure noise, and positive where the noise needs it."""
     found = info.data
     if not {"trust", "algorithm"} <= found.keys():
@@ -252,7 +259,7 @@ def where_needed(delta: Fraction, info: ValidationInfo) -> Fraction:
     return delta
 
 
-def with_helper(name: str) -> Callable[[Any, ValidationInfo], Any]:
+def check_helper_entry(name: str) -> Callable[[Any, ValidationInfo], Any]:
     """An entry of the helper, where the trust model has one."""
 
     def check(value: Any, info: ValidationInfo) -> Any:
@@ -273,7 +280,7 @@ def with_helper(name: str) -> Callable[[Any, ValidationInfo], Any]:
     return check
 
 
-def distinct(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+def check_options(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     """Options: at least two, which look different, and those of a table if there is one."""
     table = info.data.get("options_table")
     if table and options != read(table).options:
@@ -287,7 +294,7 @@ def distinct(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     return options
 
 
-def among_options(control: str, info: ValidationInfo) -> str:
+def check_control(control: str, info: ValidationInfo) -> str:
     """The control is one of the options."""
     options = info.data.get("options", (control,))
     if control not in options:
@@ -299,7 +306,7 @@ def among_options(control: str, info: ValidationInfo) -> str:
     return control
 
 
-def one_for_each_value(labels: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+def check_labels(labels: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     """Labels of answers: none, or one for each value, which look different."""
     levels = info.data.get("levels", len(labels) - 1)
     if labels and len(labels) != levels + 1:
@@ -309,7 +316,7 @@ def one_for_each_value(labels: tuple[str, ...], info: ValidationInfo) -> tuple[s
     return labels
 
 
-def above_low(high: Fraction, info: ValidationInfo) -> Fraction:
+def check_range(high: Fraction, info: ValidationInfo) -> Fraction:
     """The range of an answer is not empty."""
     low = info.data.get("low")
     if low is not None and low >= high:
@@ -317,7 +324,7 @@ def above_low(high: Fraction, info: ValidationInfo) -> Fraction:
     return high
 
 
-def after_first(last: date, info: ValidationInfo) -> date:
+def check_last_day(last: date, info: ValidationInfo) -> date:
     """The last day is not before the first."""
     first = info.data.get("first_day", last)
     if first > last:
@@ -325,7 +332,7 @@ def after_first(last: date, info: ValidationInfo) -> date:
     return last
 
 
-def one_round_fits(margin: int, info: ValidationInfo) -> int:
+def check_margin_fits(margin: int, info: ValidationInfo) -> int:
     """One round fits between the first and the last day."""
     found = info.data
     if {"first_day", "last_day", "joining", "window"} <= found.keys():
@@ -333,13 +340,13 @@ def one_round_fits(margin: int, info: ValidationInfo) -> int:
         if length > ((found["last_day"] - found["first_day"]).days + 1) * UNITS["day"]:
             raise RuleViolation(
                 f"people.last_day is {found['last_day']}; it leaves no time for one round of "
-                f"{in_words(length)} (rounds.joining, answer.window and rounds.margin) "
+                f"{format_duration(length)} (rounds.joining, answer.window and rounds.margin) "
                 f"from {found['first_day']} on: end later, or shorten them"
             )
     return margin
 
 
-def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
+def check_participants(min_batch_size: int, info: ValidationInfo) -> int:
     """Every option can be tried in two rounds of the minimum batch size."""
     found = info.data
     if found.get("participants") is not None and {"options", "dropout"} <= found.keys():
@@ -357,7 +364,7 @@ def enough_participants(min_batch_size: int, info: ValidationInfo) -> int:
     return min_batch_size
 
 
-def of_participants(most: int | None, info: ValidationInfo) -> int | None:
+def check_most_rounds(most: int | None, info: ValidationInfo) -> int | None:
     """A maximum of rounds needs a number of participants."""
     if most is not None and info.data.get("participants", most) is None:
         raise RuleViolation(
@@ -366,7 +373,7 @@ def of_participants(most: int | None, info: ValidationInfo) -> int | None:
     return most
 
 
-def second_number(guardrail: str, info: ValidationInfo) -> str:
+def check_guardrail(guardrail: str, info: ValidationInfo) -> str:
     """The guardrail differs from the answer, and has a control to compare with."""
     if guardrail and guardrail == info.data.get("metric"):
         raise InvalidValue("another name than answer.metric")
@@ -391,7 +398,7 @@ def second_number(guardrail: str, info: ValidationInfo) -> str:
     return guardrail
 
 
-def within_range(margin: Fraction, info: ValidationInfo) -> Fraction:
+def check_guardrail_margin(margin: Fraction, info: ValidationInfo) -> Fraction:
     """The guardrail's margin is less than the range of the answer."""
     found = info.data
     if margin and found.get("guardrail") == "":
@@ -404,7 +411,7 @@ def within_range(margin: Fraction, info: ValidationInfo) -> Fraction:
     return margin
 
 
-def possible(lift: Fraction | None, info: ValidationInfo) -> Fraction | None:
+def check_expected_means(lift: Fraction | None, info: ValidationInfo) -> Fraction | None:
     """Baseline and lift are given together, and the best mean is within the range."""
     if not {"baseline", "low", "high"} <= info.data.keys():
         return lift

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from tacit.errors import InvalidFile, TacitError
-from tacit.service.readers import shown
+from tacit.readers import shown
 
 
 class DefinitionError(InvalidFile):
@@ -71,7 +71,7 @@ def _yaml(text: str) -> dict[str, Any]:
         ) from None
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
-        document = None if root is None else _words(root, set())
+        document = None if root is None else _node_content(root, set())
     except (yaml.YAMLError, RecursionError) as problem:
         reason = " ".join(str(problem).split())
         raise DefinitionError([f"the file is not YAML ({reason}): correct that line"]) from None
@@ -82,7 +82,7 @@ def _yaml(text: str) -> dict[str, Any]:
     return document
 
 
-def _words(node: Any, seen: set[int]) -> Any:
+def _node_content(node: Any, seen: set[int]) -> Any:
     """The content of a YAML node as texts, lists and mappings."""
     line = node.start_mark.line + 1
     if id(node) in seen:
@@ -91,13 +91,13 @@ def _words(node: Any, seen: set[int]) -> Any:
     if node.id == "scalar":
         return node.value
     if node.id == "sequence":
-        return [_words(entry, seen) for entry in node.value]
+        return [_node_content(entry, seen) for entry in node.value]
     found: dict[str, Any] = {}
     for name, value in node.value:
-        key = _words(name, seen)
+        key = _node_content(name, seen)
         if not isinstance(key, str) or key in found:
             raise DefinitionError(
                 [f"line {name.start_mark.line + 1} names {shown(key)} a second time: name it once"]
             )
-        found[key] = _words(value, seen)
+        found[key] = _node_content(value, seen)
     return found

@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tacit.client.loopback import NEARBY, on_this_machine
+from tacit.client.loopback import NEARBY, is_loopback
 from tacit.errors import TacitError
-from tacit.service.admin import Operated, Published
+from tacit.service.admin import PartyClient, Published
 from tacit.service.config import PartyConfig
 from tacit.signatures import fingerprint
 from tacit.version import __version__
@@ -181,7 +181,7 @@ def _encrypted(url: str, alive: httpx.Response) -> Finding:
             return Finding(url, "TLS", OK, "https with Strict-Transport-Security")
         fix = "add the header Strict-Transport-Security: max-age=31536000 in the proxy"
         return Finding(url, "TLS", WARNING, "https without Strict-Transport-Security", fix)
-    if on_this_machine(url):
+    if is_loopback(url):
         fix = "sufficient for a trial; for participants put a proxy with TLS in front"
         return Finding(url, "TLS", WARNING, "http on this machine", fix)
     fix = "put a proxy with TLS in front: the network sees who takes part"
@@ -261,7 +261,7 @@ def _metrics(client: httpx.Client, url: str, meant: bool) -> Finding:
 
 
 def _published(url: str) -> tuple[dict[str, Published], list[Finding]]:
-    party, found, findings = Operated(url), {}, list[Finding]()
+    party, found, findings = PartyClient(url), {}, list[Finding]()
     try:
         for one in party.experiments():
             published = party.terms(one["digest"])

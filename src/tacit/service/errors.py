@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import logging
 
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 
 LOG = logging.getLogger("tacit.service")
 UNPROCESSABLE = 422
 
 
-class Unknown(Refusal):
+class Unknown(Rejected):
     """No such experiment or round at this party."""
 
 
-class Forbidden(Refusal):
+class Forbidden(Rejected):
     """The caller lacks permission, such as a valid invitation."""
 
 
-class Conflict(Refusal):
+class Conflict(Rejected):
     """The request conflicts with the current state."""
 
 
-class Gone(Refusal):
+class Gone(Rejected):
     """The round accepts no more reports."""
 
 
-class TooEarly(Refusal):
+class TooEarly(Rejected):
     """The round is not over yet."""
 
 
@@ -43,7 +43,7 @@ STATUS: dict[type[TacitError], int] = {
 def status(error: TacitError) -> int:
     """The HTTP status code of an error.
 
-    >>> status(Gone("over")), status(Refusal("nonsense"))
+    >>> status(Gone("over")), status(Rejected("nonsense"))
     (410, 422)
     """
     return STATUS.get(type(error), UNPROCESSABLE)

@@ -11,15 +11,15 @@ from typing import Any
 from pydantic import ValidationInfo
 
 from tacit.contextual.fitted import most_plays
+from tacit.readers import InvalidValue, RuleViolation, shown
 from tacit.service.option_tables import OptionTable, read
-from tacit.service.readers import InvalidValue, RuleViolation, shown
 from tacit.terms import FittedTerms
 from tacit.trust import DEPLOYABLE_WITH_FITS as LIVE
 
 FITTED = "private-dpe"
 
 
-def plays(count: int | None, info: ValidationInfo) -> int | None:
+def check_plays(count: int | None, info: ValidationInfo) -> int | None:
     """Participants can fit the features of the table to so many answers, where that is served."""
     found = info.data
     if count is None or "options_table" not in found:

@@ -19,14 +19,13 @@ from urllib.parse import urlsplit
 from tacit.aggregation.graph import Claim, security
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.statistic_sums import ShuffledTable
-from tacit.service.context_entries import why
+from tacit.readers import count_of, format_duration
+from tacit.service.context_entries import statistic_reason
 from tacit.service.definition import Definition
 from tacit.service.definition_entries import DAY
 from tacit.service.definition_rules import CERTIFIED
-from tacit.service.readers import counted
-from tacit.service.readers import in_words as lasting
 from tacit.service.trust_models.masking import neighbourhood_for
-from tacit.terms import Aggregation, CornerTerms, FittedTerms, MomentTerms, in_words
+from tacit.terms import Aggregation, CornerTerms, FittedTerms, MomentTerms, Terms, in_words
 from tacit.terms.visibility import visibility
 from tacit.terms.words import caution, honesty, some_of
 from tacit.trust import MASKING_SECURITY, TrustModel
@@ -75,7 +74,7 @@ class Forecast:
         if self.participants is None:
             yield "No number of people that was tried decides nine of ten such experiments."
         else:
-            takes = "" if self.days is None else f", in about {counted(self.days, 'day')}"
+            takes = "" if self.days is None else f", in about {count_of(self.days, 'day')}"
             subject = "Nine of ten such" if self.chance is not None else f"{said}, nine of ten"
             count = _rounded(self.participants)
             yield f"{subject} experiments are decided with about {count:,} people{takes}."
@@ -242,10 +241,15 @@ def _days(definition: Definition, participants: int | None, rounds: float | None
     return max(lasting_rounds, math.ceil(participants / definition.per_day))
 
 
+def as_published(definition: Definition) -> Terms:
+    """The terms of a definition, with a coordinator that stands in for its own."""
+    stand_in = sha256(b"a coordinator" + (definition.helper_key or b"")).digest()
+    return definition.terms(STAND_IN, stand_in)
+
+
 def explained(definition: Definition) -> dict[str, list[str]]:
     """The definition in sentences, by topic."""
-    stand_in = sha256(b"a coordinator" + (definition.helper_key or b"")).digest()
-    terms = definition.terms(STAND_IN, stand_in)
+    terms = as_published(definition)
     read, seen = in_words(terms), visibility(terms)
     options, people = definition.options, definition.participants
     return {
@@ -273,14 +277,15 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"
             f"{'' if people is None else f', or until {people:,} people reported'}.",
-            f"A round takes people in for {lasting(definition.joining)}, watches for "
-            f"{lasting(definition.window)}, and closes {lasting(definition.margin)} later: "
-            f"{lasting(definition.round_length)} at most. Options of a round are tried side by "
-            "side, rounds one after another.",
+            f"A round takes people in for {format_duration(definition.joining)}, watches for "
+            f"{format_duration(definition.window)}, and closes "
+            f"{format_duration(definition.margin)} later: "
+            f"{format_duration(definition.round_length)} at most. Options of a round are tried "
+            "side by side, rounds one after another.",
             *_surplus(definition),
-            f"Every device reports once, between {lasting(definition.window)} and "
-            f"{lasting(definition.window + definition.margin // 2)} after it joined, whatever "
-            "happened.",
+            f"Every device reports once, between {format_duration(definition.window)} and "
+            f"{format_duration(definition.window + definition.margin // 2)} after it joined, "
+            "whatever happened.",
         ],
     }
 
@@ -294,7 +299,7 @@ def _features(definition: Definition) -> Iterator[str]:
     if definition.table is not None:
         names = definition.table.names
         yield (
-            f"Options differ in {counted(len(names), 'feature')}: {', '.join(names)}. The mean "
+            f"Options differ in {count_of(len(names), 'feature')}: {', '.join(names)}. The mean "
             "answer is taken to be linear in them, so that answers about one option tell about all."
         )
         if isinstance(definition.context, FittedTerms):
@@ -332,7 +337,7 @@ def _contexts(definition: Definition) -> Iterator[str]:
     context = definition.context
     if context is None or not context.fields:
         return
-    reason = why(context.fields, len(definition.options), definition.statistic)
+    reason = statistic_reason(context.fields, len(definition.options), definition.statistic)
     names = ", ".join(one.name for one in context.fields)
     if isinstance(context, MomentTerms):
         report = context.report(len(definition.options), definition.levels)

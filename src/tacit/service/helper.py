@@ -8,14 +8,14 @@ destroys the secrets of those not released when the grace period ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tacit.aggregation.announcements import binding_of
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.service import invitations
 from tacit.service.leases import Leads, everything
-from tacit.service.party import HELPER, SOON, ServerParty, attempt
-from tacit.service.store import LIVE, RoundRow, Stage
+from tacit.service.party import HELPER, SOON, ServerParty, advance_round
+from tacit.service.schema import LIVE, RoundRow, Stage
 from tacit.service.trust_models import HELPERS, helper_engine
 from tacit.service.trust_models.contract import HelperEngine, ServedRound
 from tacit.terms import Pinned, Terms
@@ -27,23 +27,13 @@ FOLLOWING = 5.0  # seconds between steps while another process leads
 class Helper(ServerParty):
     """The second party of a live experiment."""
 
-    role = HELPER
+    role, engines = HELPER, HELPERS
 
     def position(self, terms: Terms) -> int:
         """The index of the helper in the terms."""
         if terms.helper is None:
-            raise Refusal(f"trust is {terms.trust.value}, which has no helper: nothing to sign")
+            raise Rejected(f"trust is {terms.trust.value}, which has no helper: nothing to sign")
         return terms.helper
-
-    @staticmethod
-    def engine_of(terms: Terms) -> type[HelperEngine]:
-        """The helper's engine for rounds under these terms."""
-        return helper_engine(terms)
-
-    @staticmethod
-    def engines() -> Iterable[type[HelperEngine]]:
-        """All engines of a helper."""
-        return HELPERS.values()
 
     def engine(self, digest: bytes) -> HelperEngine:
         """The helper's part in the rounds under signed terms."""
@@ -70,7 +60,7 @@ class Helper(ServerParty):
 
     def coordinator_key(self, digest: bytes) -> bytes:
         """The public key of the party that calls this helper under these terms."""
-        terms = self.terms(digest).terms
+        terms = self.pinned(digest).terms
         return terms.keys[terms.leader]
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
@@ -89,7 +79,7 @@ class Helper(ServerParty):
         with self.store.read() as transaction:
             known = transaction.round(identity)
         if about.closes <= self.now and known is None:
-            raise Refusal(f"closes is {about.closes}: must be in the future. Plan a new round.")
+            raise Rejected(f"closes is {about.closes}: must be in the future. Plan a new round.")
         announcement = engine.announce(described, description, signature)
         row = RoundRow(
             identity=identity,
@@ -134,9 +124,9 @@ class Helper(ServerParty):
         Only rounds of experiments that this process leads are advanced. Returns the seconds until
         the next call is worthwhile.
         """
-        rows = [(self.lineage(row.terms), row) for row in self.driven(*LIVE)]
+        rows = [(self.lineage(row.terms), row) for row in self.live_rounds(*LIVE)]
         mine = leads({lineage for lineage, _ in rows})
-        waits = (attempt(self._advance, row) for lineage, row in rows if lineage in mine)
+        waits = (advance_round(self._advance, row) for lineage, row in rows if lineage in mine)
         return min([PAUSE if len(mine) == len({one for one, _ in rows}) else FOLLOWING, *waits])
 
     def _advance(self, row: RoundRow) -> float:

@@ -16,7 +16,7 @@ import os
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.client.invitations import SECRET_SIZE, decoded, encoded, number_of
-from tacit.errors import Refusal, integer
+from tacit.errors import Rejected, integer
 from tacit.service.errors import Forbidden
 from tacit.signatures import Signed, sign, verify
 
@@ -57,7 +57,7 @@ def _parts(invitation: str | None) -> tuple[bytes, bytes]:
 def _checked(number: bytes, signature: bytes, lineage: bytes, issuer: bytes) -> bytes:
     try:
         verify(Signed.INVITATION, lineage + number, signature, issuer, "the issuer")
-    except Refusal:
+    except Rejected:
         raise Forbidden(
             "the invitation is invalid for this experiment: send the one you received"
         ) from None

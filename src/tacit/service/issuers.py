@@ -7,14 +7,13 @@ no server can admit participants of its own. An issuer runs no server.
 from __future__ import annotations
 
 import secrets
-import tomllib
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit import readers
 from tacit.errors import TacitError
 from tacit.keyfiles import KeyFile, load_signing_key, save_signing_key
-from tacit.service import readers
 from tacit.service.bootstrap import write_private
 from tacit.signatures import fingerprint, public_key
 
@@ -66,12 +65,10 @@ def issuer_secret(directory: Path, named: bytes) -> Ed25519PrivateKey:
 
 def read_issuer(path: Path) -> bytes:
     """The public key in an issuer's card."""
+    said = readers.read_toml(path, f"name a {CARD}")
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         role, key = said["role"], readers.public_key(said["key"])
         same = said.get("fingerprint", fingerprint(key)) == fingerprint(key)
-    except OSError as problem:
-        raise TacitError(f"{path} is not readable ({problem.strerror}): name a {CARD}") from None
     except (ValueError, LookupError) as problem:
         raise TacitError(f"{path} is no issuer's card ({problem!r}): request it again") from None
     if role != "issuer" or not same:

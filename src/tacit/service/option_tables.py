@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import TacitError
-from tacit.service.readers import InvalidValue, shown, text
+from tacit.readers import InvalidValue, shown, text
 
 OPTION = "option"
 LONGEST = 1 << 17  # characters of a table

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -23,27 +23,19 @@ from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.interface import IDENTITY_SIZE, CheckedShare, ClosedRound, UnknownRound
 from tacit.aggregation.two_servers import RoundOutcome
 from tacit.aggregation.wire import Kind, header
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
 from tacit.service.errors import LOG, Conflict, Forbidden, Gone, Unknown
-from tacit.service.store import (
-    LIVE,
-    Registered,
-    RoundRow,
-    ShareRow,
-    Stage,
-    State,
-    Store,
-    Transaction,
-    unknown_experiment,
-)
+from tacit.service.schema import LIVE, Registered, RoundRow, ShareRow, Stage, State
+from tacit.service.store import Store, Transaction, unknown_experiment
 from tacit.service.trust_models.contract import (
     EngineContext,
     HelperLink,
     Noise,
     RoundEngine,
     ServedRound,
+    engine_in,
 )
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Pinned, Terms, check_live, cosign
@@ -77,12 +69,12 @@ class CheckedReport:
         """The row to store."""
         return ShareRow(self.identity, self.share.name, self.share.wrapped)
 
-    def compare(self, stored: bytes | None) -> Refusal | None:
+    def compare(self, stored: bytes | None) -> Rejected | None:
         """None if the stored report is this one, otherwise the reason of the rejection."""
         try:
             if stored is not None and self.server.same(self.share, stored):
                 return None
-        except Refusal:
+        except Rejected:
             return _closed()
         return Conflict("a different report for this slot is stored: each slot takes one report")
 
@@ -104,6 +96,7 @@ class ServerParty(ABC):
     """
 
     role: int
+    engines: Mapping[str, type[RoundEngine]]
 
     def __init__(
         self,
@@ -169,7 +162,7 @@ class ServerParty(ABC):
     def _state(self, transaction: Transaction, known: Registered) -> State:  # noqa: ARG002
         return State.RUNNING if known.signatures else State.UNSIGNED
 
-    def shown(self, digest: bytes) -> TermsStatus:
+    def terms_status(self, digest: bytes) -> TermsStatus:
         """The terms with this digest, their state and their successor, as sent to devices."""
         with self.store.read() as transaction:
             found = transaction.lineage(digest)
@@ -183,29 +176,19 @@ class ServerParty(ABC):
     def _check_own(self, terms: Terms) -> None:
         """Reject terms of rehearsals, of another party or another kind of round."""
         check_live(terms)
-        self.engine_of(terms).check_terms(terms)
+        engine_in(self.engines, terms).check_terms(terms)
         self.key_for(terms)
 
     @abstractmethod
     def position(self, terms: Terms) -> int:
         """The index of this party in the terms."""
 
-    @staticmethod
-    @abstractmethod
-    def engine_of(terms: Terms) -> type[RoundEngine]:
-        """The engine of this party for rounds under these terms."""
-
-    @staticmethod
-    @abstractmethod
-    def engines() -> Iterable[type[RoundEngine]]:
-        """All engines of this party."""
-
     def key_for(self, terms: Terms) -> Ed25519PrivateKey:
         """The signing key of this party that the terms name."""
         own = self.position(terms)
         named = terms.keys[own]
         if named not in self._keys:
-            raise Refusal(
+            raise Rejected(
                 f"the {terms.parties[own].role}'s key in the terms is {fingerprint(named)}: "
                 f"must be {fingerprint(self.public_key)}, the key of this party"
             )
@@ -265,7 +248,7 @@ class ServerParty(ABC):
         except ClosedRound as reason:
             raise Gone(str(reason)) from None
         if share.slot != slot:
-            raise Refusal(f"the report is for slot {share.slot}: the path names slot {slot}")
+            raise Rejected(f"the report is for slot {share.slot}: the path names slot {slot}")
         return CheckedReport(identity, server, share, self._invited(server, invitation))
 
     def share_size(self, identity: bytes) -> int:
@@ -276,29 +259,29 @@ class ServerParty(ABC):
         """The digest of the invitation that a report needs here; empty for none."""
         return b""
 
-    def keep(self, waiting: Sequence[CheckedReport]) -> list[Refusal | None]:
+    def keep(self, waiting: Sequence[CheckedReport]) -> list[Rejected | None]:
         """Store reports in one durable transaction.
 
         Returns, for each report, None or the reason of its rejection.
         """
-        refusals: list[Refusal | None] = []
+        rejections: list[Rejected | None] = []
         with self.store.begin() as transaction:
             stages = transaction.lock_stages({one.identity for one in waiting})
             for one in waiting:
-                refusal: Refusal | None = None
+                rejection: Rejected | None = None
                 if stages.get(one.identity) not in one.stages:
-                    refusal = _closed()
+                    rejection = _closed()
                 elif one.invitation and not transaction.spend(one.invitation, one.share.name):
-                    refusal = Forbidden("this invitation is used: each is for one report")
-                refusals.append(refusal)
-            reports = zip(waiting, refusals, strict=True)
+                    rejection = Forbidden("this invitation is used: each is for one report")
+                rejections.append(rejection)
+            reports = zip(waiting, rejections, strict=True)
             stored = transaction.keep_shares([one.row() for one, no in reports if no is None])
         for one in waiting:
             if one.identity in self._missing:
                 self._missing[one.identity] -= 1
         return [
-            refusal or one.compare(stored.get((one.identity, one.share.name)))
-            for one, refusal in zip(waiting, refusals, strict=True)
+            rejection or one.compare(stored.get((one.identity, one.share.name)))
+            for one, rejection in zip(waiting, rejections, strict=True)
         ]
 
     # Rounds
@@ -310,7 +293,7 @@ class ServerParty(ABC):
         """
         return self._missing.get(identity, 0) <= 0
 
-    def at_hand(self, identity: bytes) -> bool:
+    def is_loaded(self, identity: bytes) -> bool:
         """Whether a report of this round can be checked without a database query."""
         return identity in self._servers
 
@@ -350,7 +333,7 @@ class ServerParty(ABC):
         with self.store.read() as transaction:
             return transaction.rounds_in(stages)
 
-    def driven(self, *stages: Stage) -> list[RoundRow]:
+    def live_rounds(self, *stages: Stage) -> list[RoundRow]:
         """All rounds in these stages; evicts all other rounds from the cache.
 
         Eviction is needed because another process may have ended a round, or a request that read
@@ -385,7 +368,7 @@ class ServerParty(ABC):
         """
         if len(identity) != IDENTITY_SIZE:
             raise Unknown(f"the round's name has {len(identity)} bytes: must be {IDENTITY_SIZE}")
-        for engine in self.engines():
+        for engine in self.engines.values():
             if said := engine.recorded_outcome(self.records, self.role, identity):
                 return said
         return header(Kind.OUTCOME, identity) + bytes((self.role, RoundOutcome.UNKNOWN))
@@ -418,7 +401,7 @@ class ServerParty(ABC):
         return ended if moved else None
 
 
-def attempt(action: Callable[[RoundRow], float], row: RoundRow) -> float:
+def advance_round(action: Callable[[RoundRow], float], row: RoundRow) -> float:
     """Advance a round; return the seconds until its next step.
 
     An error is logged and does not delay other rounds.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, MutableMapping
 from typing import Any
 
-from tacit.service.store import AT_ONCE, LIVE, ShareRow, Store
+from tacit.service.schema import LIVE, ShareRow
+from tacit.service.store import AT_ONCE, Store
 
 
 class PendingShares(MutableMapping[bytes, bytes]):

@@ -17,15 +17,15 @@ from operator import attrgetter
 import numpy as np
 
 from tacit.aggregation.interface import UnknownRound, new_identity
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.experiment import Experiment
 from tacit.rounds.codecs import analyzed
 from tacit.service import answers
-from tacit.service.coordinator import Coordinator, load, with_learner
+from tacit.service.coordinator import Coordinator, with_learner
 from tacit.service.errors import LOG
 from tacit.service.leases import Leads, everything
-from tacit.service.party import AGAIN, SOON, attempt
-from tacit.service.store import NO_ARM, UNFINISHED, ExperimentRow, RoundRow, Stage, State
+from tacit.service.party import AGAIN, SOON, advance_round
+from tacit.service.schema import NO_ARM, UNFINISHED, ExperimentRow, RoundRow, Stage, State
 from tacit.service.timing import Timing
 from tacit.service.trust_models.contract import EndedRound, HelperLink, ReleasedView, RoundPlan
 from tacit.terms import BY_POLICY, Terms
@@ -44,7 +44,7 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
     """
     wait = PAUSE
     planned = {}
-    rows = party.driven(*UNFINISHED)
+    rows = party.live_rounds(*UNFINISHED)
     unfinished = {party.lineage(row.terms) for row in rows}
     running = party.running()
     mine = leads({*running, *unfinished})
@@ -67,9 +67,9 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
     for digest, group in groupby(rounds, attrgetter("terms")):
         batch = _Batch(party, link, digest, planned.get(digest))
         for row in group:
-            wait = min(wait, attempt(batch.advance, row))
+            wait = min(wait, advance_round(batch.advance, row))
         if batch.ended:
-            wait = min(wait, attempt(batch.learn, batch.ended[0][0]))
+            wait = min(wait, advance_round(batch.learn, batch.ended[0][0]))
     return wait
 
 
@@ -82,12 +82,14 @@ def _plan(party: Coordinator, lineage: bytes) -> Loaded | None:
         row = transaction.experiment(lineage, lock=True)
         if row.state is not State.RUNNING or transaction.has_unfinished(lineage):
             return None
+        if transaction.has_aborted_early(lineage, party.now):
+            return None  # strangers who fill rounds with spoilt reports open no others by that
         terms = transaction.terms(row.digest).terms
         if not _within_days(party.now, terms, _timing(row)):
             if party.now >= terms.first_second:  # no further round fits
                 transaction.replace_experiment(row, replace(row, state=State.FINISHED))
             return None
-        experiment = load(row)
+        experiment = party.take_experiment(row)
         # Requests without a slot never reach the learner: anyone can send any number of them.
         transaction.settle_served(lineage)
         rounds = _next_rounds(experiment, terms.no_show)
@@ -95,6 +97,7 @@ def _plan(party: Coordinator, lineage: bytes) -> Loaded | None:
         state = State.RUNNING if rounds else State.FINISHED
         learned = with_learner(replace(row, state=state), experiment, terms)
         transaction.replace_experiment(row, learned)
+    party.keep_experiment(learned, experiment)
     return (row, experiment) if rounds else None
 
 
@@ -185,9 +188,9 @@ class _Batch:
                 return SOON
             row = described
             if self.party.now > (row.assigned_until + row.started) // 2 + 1:
-                raise Refusal("the helper did not sign it in time")
+                raise Rejected("the helper did not sign it in time")
             signature = self.engine.endorse(row.announcement)
-        except Refusal as reason:
+        except Rejected as reason:
             LOG.warning("round %s is planned again: %s", row.identity.hex(), reason)
             self._abandon(row)
             return AGAIN
@@ -206,7 +209,8 @@ class _Batch:
         if self.loaded is None:
             with party.store.read() as transaction:
                 stored = transaction.experiment(party.lineage(self.digest))
-            self.loaded = (stored, load(stored))
+            self.loaded = stored, party.take_experiment(stored)
+            party.keep_experiment(*self.loaded)
         experiment, timing = self.loaded[1], _timing(self.loaded[0])
         terms = party.pinned(self.digest).terms
         round_ = _numbered(experiment, row)
@@ -264,7 +268,7 @@ class _Batch:
         terms = party.pinned(self.digest).terms
         with party.store.begin() as transaction:
             stored = transaction.experiment(party.lineage(self.digest), lock=True)
-            experiment, history = load(stored), json.loads(stored.history)
+            experiment, history = party.take_experiment(stored), json.loads(stored.history)
             by_identity = sorted(
                 self.ended, key=lambda one: one[0].identity
             )  # as reports lock them
@@ -274,7 +278,7 @@ class _Batch:
                 if closing.number not in proposed:  # another process has ended it
                     continue
                 estimate = self._estimated(experiment, proposed[closing.number], closing, view)
-                stage = Stage.REFUSED if estimate is None else Stage.OPENED
+                stage = Stage.ABORTED if estimate is None else Stage.RELEASED
                 if ended := party.finish(transaction, closing, stage):  # not by another process
                     mine.append((ended, None if estimate is None else view, estimate))
             for row, view, estimate in sorted(mine, key=lambda one: one[0].number):
@@ -290,6 +294,7 @@ class _Batch:
             current = transaction.terms(stored.digest).terms
             new = with_learner(stored, experiment, current)
             transaction.replace_experiment(stored, replace(new, history=json.dumps(history)))
+        party.keep_experiment(new, experiment)
         return SOON
 
     def _estimated(

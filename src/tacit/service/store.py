@@ -14,18 +14,39 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from dataclasses import fields
 from functools import cache, lru_cache
 from itertools import starmap
 from operator import itemgetter
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tacit.service import database
 from tacit.service.errors import Unknown
+from tacit.service.schema import (
+    NO_ARM,
+    SERVED_ROW,
+    TERMS_ROW,
+    UNFINISHED,
+    ExperimentHead,
+    ExperimentRow,
+    Registered,
+    RoundRow,
+    ShareRow,
+    Stage,
+    State,
+    experiments,
+    joins,
+    leases,
+    rounds,
+    served,
+    shares,
+    slot_shards,
+    spent,
+    terms,
+)
 from tacit.service.slot_shards import MOST as MOST_SHARDS
 from tacit.service.slot_shards import ShardRow, shards_of
 from tacit.signatures import SIGNATURE_SIZE
@@ -34,163 +55,7 @@ from tacit.terms import Terms
 Key = TypeVar("Key", bytes, int)
 
 
-class State(StrEnum):
-    """The state of an experiment."""
-
-    UNSIGNED = "unsigned"
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    FINISHED = "finished"
-
-
-class Stage(StrEnum):
-    """The stage of a round; released rounds end as `OPENED`, aborted ones as `REFUSED`."""
-
-    PREPARING = "preparing"
-    OPEN = "open"
-    CLOSING = "closing"
-    OPENED = "opened"
-    REFUSED = "refused"
-
-
 AT_ONCE = 200  # report shares per query when a round closes
-LIVE = (Stage.OPEN, Stage.CLOSING)  # stages in which a round has pending reports
-UNFINISHED = (Stage.PREPARING, *LIVE)
-
-
-# Rows
-
-
-@dataclass(frozen=True)
-class Registered:
-    """Terms known to a party. `signatures` holds those of all parties, or is empty.
-
-    All terms of an experiment share a lineage, the digest of the first. `approvals` holds the
-    signatures of the predecessor's parties. `participants` is the new number of planned
-    participants, where these terms change it.
-    """
-
-    terms: Terms
-    signatures: tuple[bytes, ...]
-    approvals: tuple[bytes, ...]
-    lineage: bytes
-    participants: int | None = None
-
-
-@dataclass(frozen=True)
-class ExperimentRow:
-    """An experiment of the coordinator. `learner`, `timing` and `history` are JSON.
-
-    `digest` names the current terms, `leader` the best option so far. `history` holds the estimates
-    after every round.
-    """
-
-    lineage: bytes
-    digest: bytes
-    state: State
-    learner: str
-    timing: str
-    definition: str
-    leader: int
-    history: str = "[]"
-
-
-@dataclass(frozen=True)
-class ExperimentHead:
-    """An experiment without its learner."""
-
-    lineage: bytes
-    digest: bytes
-    state: State
-    leader: int
-
-
-NO_ARM = -1
-"""The arm of a round in which devices choose."""
-
-
-@dataclass(frozen=True)
-class RoundRow:
-    """A round and its released sums.
-
-    `number` and `arm` belong to the learner; `option` is an index into the terms' options. They are
-    `NO_ARM` and `BY_POLICY` where devices choose. A round
-    that is abandoned before anyone joined gets a new identity. `assigned` includes the slots
-    assigned in the shards of an unfinished round. `total` is JSON.
-    """
-
-    identity: bytes
-    terms: bytes
-    stage: Stage
-    number: int
-    arm: int
-    option: int
-    slots: int
-    assigned: int = 0
-    started: int = 0
-    assigned_until: int = 0
-    closes: int = 0
-    expires: int = 0
-    announcement: bytes = b""
-    reports: int | None = None
-    total: str | None = None
-
-
-@dataclass(frozen=True)
-class ShareRow:
-    """A pending report share, deleted when its round ends."""
-
-    round: bytes
-    name: bytes
-    content: bytes
-
-
-_TYPES: dict[type, Any] = {
-    bytes: sql.LargeBinary,
-    int: sql.BigInteger,
-    str: sql.Text,
-    **{kind: sql.Enum(kind, native_enum=False, values_callable=list) for kind in (State, Stage)},
-}
-_metadata = sql.MetaData()
-
-
-def _table(name: str, row: type | Mapping[str, Any], *keys: str) -> sql.Table:
-    """A table with a column for every field of its rows, in the order of the fields."""
-    hints = get_type_hints(row) if isinstance(row, type) else row
-    kinds = {field: _TYPES[(get_args(hint) or (hint,))[0]] for field, hint in hints.items()}
-    columns = [sql.Column(field, kind, primary_key=field in keys) for field, kind in kinds.items()]
-    return sql.Table(name, _metadata, *columns)
-
-
-_TERMS_ROW: dict[str, type] = {
-    **dict.fromkeys(("digest", "lineage", "document", "signatures", "approvals"), bytes),
-    "participants": int,
-}
-terms = _table("terms", _TERMS_ROW, "digest")
-experiments = _table("experiments", ExperimentRow, "lineage")
-rounds = _table("rounds", RoundRow, "identity")
-shares = _table("shares", ShareRow, "round", "name")
-
-slot_shards = _table("slot_shards", ShardRow, "round", "shard")
-"""Counters of assigned slots; deleted when the round ends."""
-
-_LEASE_ROW = {"name": bytes, "holder": bytes, "until": int}
-leases = _table("leases", _LEASE_ROW, "name")
-"""Which process advances an experiment, and until when, in milliseconds."""
-
-joins = _table("joins", {"round": bytes, "name": bytes, "slot": int}, "round", "name")
-"""Slots by ticket, so that a repeated request gets the same slot; deleted when the round ends."""
-
-spent = _table("spent", {"invitation": bytes, "name": bytes}, "invitation")
-"""Digests of spent invitations, each with the pseudonym it was spent for. The pseudonym is
-indistinguishable from random once the round's secret is destroyed.
-"""
-
-_SERVED_ROW = {"lineage": bytes, "option": int, "waiting": int, "total": int}
-served = _table("served", _SERVED_ROW, "lineage", "option")
-"""Telemetry: requests that found no slot, in total and (`waiting`) since rounds were last planned.
-"""
 
 _in_shards = (
     sql.select(sql.func.coalesce(sql.func.sum(slot_shards.c.assigned), 0))
@@ -264,6 +129,11 @@ _ROUNDS_IN = _ROUNDS.where(rounds.c.stage.in_(_listed("stages"))).order_by(round
 _ROUNDS_OF = _ROUNDS.where(_LINEAGE).order_by(rounds.c.number)
 _IS_UNFINISHED = (
     sql.select(rounds.c.identity).where(_LINEAGE, rounds.c.stage.in_(_listed("stages"))).limit(1)
+)
+_IS_ABORTED_EARLY = (
+    sql.select(rounds.c.identity)
+    .where(_LINEAGE, rounds.c.stage == Stage.ABORTED, rounds.c.closes > sql.bindparam("now"))
+    .limit(1)
 )
 _STAGE_COUNTS = sql.select(rounds.c.stage, sql.func.count()).group_by(rounds.c.stage)
 _FINAL_COUNT = (
@@ -388,7 +258,7 @@ class Transaction:
         lineage = self.terms(new.predecessor).lineage if new.predecessor else new.digest
         signed, approved = b"".join(signatures), b"".join(approvals)
         values = (new.digest, lineage, new.encode(), signed, approved, participants)
-        self._insert_new(terms, dict(zip(_TERMS_ROW, values, strict=True)))
+        self._insert_new(terms, dict(zip(TERMS_ROW, values, strict=True)))
         if participants is not None and not signatures:
             mine = {"digest": new.digest, "signatures": b""}
             self._update(terms, mine, {"participants": participants})
@@ -443,6 +313,10 @@ class Transaction:
         """Whether a round of the experiment is not over."""
         stages = list(UNFINISHED)
         return bool(self.connection.rows(_IS_UNFINISHED, lineage=lineage, stages=stages))
+
+    def has_aborted_early(self, lineage: bytes, now: int) -> bool:
+        """Whether a round of the experiment was aborted whose deadline has not passed."""
+        return bool(self.connection.rows(_IS_ABORTED_EARLY, lineage=lineage, now=now))
 
     def count_stages(self) -> dict[str, int]:
         """The number of rounds in each stage."""
@@ -580,7 +454,7 @@ class Transaction:
 
     def count_served(self, lineage: bytes, option: int, count: int) -> None:
         """Count requests that found no slot and got this option."""
-        self._insert_new(served, dict(zip(_SERVED_ROW, (lineage, option, 0, 0), strict=True)))
+        self._insert_new(served, dict(zip(SERVED_ROW, (lineage, option, 0, 0), strict=True)))
         counted = {"lineage": lineage, "option": option, "count": count}
         self.connection.change(_COUNT_SERVED, counted)
 
@@ -596,11 +470,16 @@ class Transaction:
     def hold_leases(
         self, names: Collection[bytes], holder: bytes, now: int, until: int
     ) -> set[bytes]:
-        """Take these leases where they are free, expired or already held; those held now."""
+        """Take these leases where they are free, expired or already held; those held now.
+
+        A lease that ends later than a new one, by more than its duration, is of a process whose
+        clock was wrong, and free too.
+        """
         rows = [{"name": name, "holder": holder, "until": until} for name in names]
         self._insert_new(leases, *rows)
         found = self.connection.rows(_LEASES, names=padded(sorted(names)))
-        held = {name for name, owner, end in found if owner == holder or end <= now}
+        last = until + (until - now)
+        held = {name for name, owner, end in found if owner == holder or not now < end <= last}
         mine = {"new_holder": holder, "new_until": until}
         taken = [{"name": name} | mine for name in sorted(held)]
         if taken:

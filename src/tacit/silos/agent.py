@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.errors import Refusal, TacitError, Unavailable, require
-from tacit.protocols.prefix_sums import Encoder
+from tacit.bandits.contextual.linucb import LinUCBPolicy
+from tacit.errors import Rejected, TacitError, Unavailable, require
+from tacit.protocols.prefix_encoder import Encoder
 from tacit.records import Records
 from tacit.signatures import fingerprint, public_key
 from tacit.silos.database import CommittedRow, SiloDatabase, StoredDecision
@@ -98,7 +99,7 @@ class RecordedEvaluations:
         for name, most in (("epsilon", self.epsilon), ("delta", self.delta)):
             spent = sum((vars(one)[name] for one in requests), Fraction(0))
             rule = f"at most {most}, the budget of this silo"
-            require(spent <= most, f"{name} of all evaluations", spent, rule, Refusal)
+            require(spent <= most, f"{name} of all evaluations", spent, rule, Rejected)
 
 
 class SiloAgent:
@@ -222,10 +223,14 @@ class SiloAgent:
             found = self._database.policy()
             if found is None:
                 raise Unavailable("no policy has arrived yet: wait for the coordinator's first one")
-            policy = decode_policy(found[1], self._sums.policy)
+            policy = self._decoded(found[1])
             self._actor = found[0], PolicyActor(policy)
             self._position = self._database.made(found[0])
         return self._actor
+
+    def _decoded(self, content: bytes) -> LinUCBPolicy:
+        """A policy of the terms."""
+        return decode_policy(content, self._sums.policy, max(self.terms.batches))
 
     # What stays inside the silo
 
@@ -235,9 +240,9 @@ class SiloAgent:
             found, rows = self._database.policy(), self._database.rows()
             counts, evaluations = self._database.counts(), self._database.evaluations()
         steps = len(self.terms.batches)
-        charged = [
-            EvaluationRequest.decode(one).epsilon for one, sent in evaluations.values() if sent
-        ]
+        charged = [EvaluationRequest.decode(one) for one, sent in evaluations.values() if sent]
+        epsilon = sum((one.epsilon for one in charged), Fraction(0))
+        delta = sum((one.delta for one in charged), Fraction(0))
         step = None if found is None else found[0]
         return {
             "silo": self.identity.name,
@@ -250,7 +255,8 @@ class SiloAgent:
             **counts,
             "waiting": counts["outcomes"] - counts["synchronised"],
             "evaluations": len(charged),
-            "epsilon_of_evaluations": str(sum(charged, Fraction(0))),
+            "epsilon_of_evaluations": str(epsilon),
+            "delta_of_evaluations": str(delta),
         }
 
     def export(self) -> ExportedPolicy:
@@ -278,7 +284,7 @@ class SiloAgent:
 
         Raises
         ------
-        Refusal
+        Rejected
             If the message is forged, out of order, too early, or weaker than the terms.
         """
         with self._lock:
@@ -286,30 +292,32 @@ class SiloAgent:
             to_us = asked.sender == COORDINATOR and asked.recipient == self.identity.number + 1
             parties = (asked.sender, asked.recipient)
             rule = f"from 0, the coordinator, to {self.identity.number + 1}"
-            require(to_us, "direction of the message", parties, rule, Refusal)
+            require(to_us, "direction of the message", parties, rule, Rejected)
             answer = _HANDLERS[asked.stage](self, asked)
             return asked.answer(answer).encode(self.identity.key)
 
     def _take_policy(self, asked: SiloMessage) -> bytes:
         """Store a released policy, once per step."""
-        policy = decode_policy(asked.payload, self._sums.policy)
+        policy = self._decoded(asked.payload)
         found = self._database.policy()
         if found is not None and asked.step <= found[0]:
             if (asked.step, asked.payload) != found:
-                raise Refusal(
+                raise Rejected(
                     f"policy is of step {asked.step}: step {found[0]} has one already, and a step "
                     "has one policy"
                 )
             return b""
         steps = len(self.terms.batches)
-        require(asked.step <= steps, "step of the policy", asked.step, f"at most {steps}", Refusal)
+        require(asked.step <= steps, "step of the policy", asked.step, f"at most {steps}", Rejected)
         rows = self._database.rows()
         absent = asked.step - len(rows)
         if absent > 0 and not self.terms.missing:
-            raise Refusal(
+            raise Rejected(
                 f"policy is of step {asked.step}, but row {len(rows)} of this silo was never asked "
                 "for: under these terms every row needs every silo"
             )
+        for step in range(len(rows), asked.step):  # its records would enter a row again
+            self._check_unknown(step)
         with self._database.transaction():
             for step in range(len(rows), asked.step):
                 zero = np.zeros(self._sums.sums.size)
@@ -324,15 +332,16 @@ class SiloAgent:
             return self._evaluation(step)
         found, rows = self._database.policy(), self._database.rows()
         if found is None or found[0] != step or step >= len(self.terms.batches):
-            raise Refusal(f"row is {step}: must be that of the newest policy; others are final")
+            raise Rejected(f"row is {step}: must be that of the newest policy; others are final")
         if len(rows) == step:
             due, now = self.terms.due(step), self._clock()
             rule = f"at least {due:.0f}, when row {step} is due"
-            require(now >= due, "time of the request", f"{now:.0f}", rule, Refusal)
+            require(now >= due, "time of the request", f"{now:.0f}", rule, Rejected)
+            self._check_unknown(step)
             rows.append(self._commit(step, [row.vector for row in rows]))
         row = rows[step]
         if row.message is None:
-            raise Refusal(f"row {step} was committed without a message")
+            raise Rejected(f"row {step} was committed without a message")
         self._check_once(row)
         return row
 
@@ -358,7 +367,7 @@ class SiloAgent:
         assert row.message is not None
         digest = hashlib.sha256(row.message).digest()
         if self._first(b"row", row.step, digest) != digest:
-            raise Refusal(
+            raise Rejected(
                 f"row {row.step} has another message on record: the database was restored from a "
                 "copy, and a second draw of noise is not accounted for. Leave the federation"
             )
@@ -374,14 +383,14 @@ class SiloAgent:
 
     def _report(self, asked: SiloMessage) -> bytes:
         if self._sums.masked:
-            raise Refusal("stage is REPORT: under these terms messages are masked")
+            raise Rejected("stage is REPORT: under these terms messages are masked")
         message = self._row(asked.step).message
         assert message is not None
         return message
 
     def _join(self, asked: SiloMessage) -> bytes:
         if not self._sums.masked:
-            raise Refusal("stage is JOIN: under these terms messages are not masked")
+            raise Rejected("stage is JOIN: under these terms messages are not masked")
         row = self._row(asked.step)
         if self._masking is None or self._masking.attempt != asked.attempt:
             assert row.message is not None
@@ -394,7 +403,7 @@ class SiloAgent:
         """The running attempt of a message; another one is rejected."""
         masking = self._masking
         if masking is None or (masking.attempt, masking.step) != (asked.attempt, asked.step):
-            raise Refusal("attempt is unknown: must start with JOIN, and ends with the process")
+            raise Rejected("attempt is unknown: must start with JOIN, and ends with the process")
         return masking
 
     def _share(self, asked: SiloMessage) -> bytes:
@@ -416,7 +425,7 @@ class SiloAgent:
         stored = self._database.set_survivors(asked.step, packed) if rows else packed
         digest = hashlib.sha256(packed).digest()
         if stored != packed or self._first(b"survivors", asked.step, digest) != digest:
-            raise Refusal(f"row {asked.step} has other survivors, which this silo signed before")
+            raise Rejected(f"row {asked.step} has other survivors, which this silo signed before")
         return masking.sign_survivors(survivors)
 
     def _reveal(self, asked: SiloMessage) -> bytes:
@@ -434,13 +443,15 @@ class SiloAgent:
         check_number(number)
         stored = known.get(number)
         if stored is not None and stored[0] != asked.payload:
-            raise Refusal(f"evaluation {number} has another request already")
+            raise Rejected(f"evaluation {number} has another request already")
         if stored is not None and stored[1]:
             return b""
         if stored is None:
             rule = f"{len(known)}, the next one"
-            require(number == len(known), "number of the evaluation", number, rule, Refusal)
+            require(number == len(known), "number of the evaluation", number, rule, Rejected)
             self._check_unknown(asked.step)
+            self._check_unknown(asked.step, b"uncharged")
+        self._check_uncharged(known)
         request = EvaluationRequest.decode(asked.payload)
         charged = [EvaluationRequest.decode(one) for one, sent in known.values() if sent]
         try:
@@ -451,18 +462,30 @@ class SiloAgent:
         self._keep_evaluation(number, asked.payload, message)
         return b""
 
-    def _check_unknown(self, step: int) -> None:
-        """Reject an evaluation that is on record but not in the database, which was restored."""
-        if self._records.read(self._name(b"row", step)) is not None:
-            raise Refusal(
-                f"evaluation {step - FIRST} is on record: the database was restored from a copy "
-                "that does not have it. Leave the federation"
+    def _check_uncharged(self, known: Mapping[int, tuple[bytes, bytes]]) -> None:
+        """Reject if an evaluation without a charge has one on record: the database was restored.
+
+        Numbers without a charge go on record before a later one is charged. So a restored database
+        cannot give such a number to another evaluation and omit the later charge.
+        """
+        for number, (question, message) in known.items():
+            if not message:
+                self._check_unknown(FIRST + number)
+                self._first(b"uncharged", FIRST + number, hashlib.sha256(question).digest())
+
+    def _check_unknown(self, step: int, what: bytes = b"row") -> None:
+        """Reject a step that is on record but not in the database, which was restored."""
+        if self._records.read(self._name(what, step)) is not None:
+            named = f"evaluation {step - FIRST}" if step >= FIRST else f"row {step}"
+            raise Rejected(
+                f"{named} is on record: the database was restored from a copy that does not have "
+                "it. Leave the federation"
             )
 
     def _noisy(self, request: EvaluationRequest, charged: Sequence[EvaluationRequest]) -> bytes:
         """The noisy sums of an evaluation; rejected beyond the budget."""
         if self._recorded is None:
-            raise Refusal(
+            raise Rejected(
                 "silo has no recorded data to evaluate: name a table as recorded and a budget as "
                 "[evaluations] in its silo.toml"
             )
@@ -477,7 +500,7 @@ class SiloAgent:
     def _evaluation(self, step: int) -> CommittedRow:
         found = self._database.evaluations().get(step - FIRST)
         if found is None or not found[1]:
-            raise Refusal(f"evaluation {step - FIRST} is unknown: must start with EVALUATE")
+            raise Rejected(f"evaluation {step - FIRST} is unknown: must start with EVALUATE")
         row = CommittedRow(step, np.zeros(0), found[1])
         self._check_once(row)
         return row

@@ -25,7 +25,15 @@ class AgentClient:
     """
 
     def __init__(self, port: int, token_file: str | Path, host: str = "127.0.0.1") -> None:
-        token = Path(token_file).read_text(encoding="utf-8").strip()
+        self._asked = f"{host}:{port}"
+        self._token_file = token_file
+        try:
+            token = Path(token_file).read_text(encoding="utf-8").strip()
+        except OSError as problem:
+            raise TacitError(
+                f"token_file is {token_file}, which is not readable ({problem.strerror}): name the "
+                "application-token beside the silo.toml"
+            ) from None
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
 
@@ -64,9 +72,17 @@ class AgentClient:
             except (OSError, http.client.HTTPException) as problem:
                 self._connection.close()
                 if attempt == 2:
-                    raise Unavailable(f"the agent does not answer ({problem}): start it") from None
+                    raise Unavailable(
+                        f"the agent at {self._asked} does not answer ({problem}): start it with "
+                        "tacit silo serve"
+                    ) from None
         if reply.status in (200, 204):
             return content
+        if reply.status == 401:
+            raise TacitError(
+                f"token_file is {self._token_file}: the agent at {self._asked} rejects its token. "
+                "Name the application-token of that silo"
+            )
         detail = json.loads(content).get("detail", "") if content else ""
         if reply.status == 503:
             raise Unavailable(str(detail))

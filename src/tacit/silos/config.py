@@ -14,18 +14,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.algorithms.silos_problem import LARGEST_BUDGET
 from tacit.errors import InvalidFile, TacitError
 from tacit.keyfiles import KeyFile, load_signing_key, save_signing_key
+from tacit.readers import Number, places, problems, quoted, read_toml, to_text
 from tacit.records import RecordDirectory
 from tacit.signatures import fingerprint, public_key
 from tacit.silos.agent import RecordedEvaluations, SiloAgent, SiloIdentity
@@ -46,28 +40,8 @@ TOKENS = ("application-token", "engine-token")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def _fraction(value: object) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
-        raise ValueError("must be a number, such as 1 or '1/100000'")
-    try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"is {value}: must be a number, such as 1 or '1/100000'") from None
-
-
-def _epsilon(value: Fraction) -> Fraction:
-    if not 0 < value <= LARGEST_BUDGET:
-        raise ValueError(f"is {value}: must be above 0 and at most {LARGEST_BUDGET:,}")
-    return value
-
-
-def _delta(value: Fraction) -> Fraction:
-    if not 0 < value < 1:
-        raise ValueError(f"is {value}: must be above 0 and below 1")
-    return value
-
-
-Exact = Annotated[Fraction, BeforeValidator(_fraction)]
+Epsilon = Annotated[Number, Field(gt=0, le=LARGEST_BUDGET)]
+Delta = Annotated[Number, Field(gt=0, lt=1)]
 
 
 class _Entries(BaseModel):
@@ -79,24 +53,33 @@ class ColumnEntry(_Entries):
 
     name: str
     kind: str = "number"
-    low: Exact = Fraction(0)
-    high: Exact = Fraction(1)
+    low: Number = Fraction(0)
+    high: Number = Fraction(1)
     levels: tuple[str, ...] = ()
+
+    def given(self) -> dict[str, Any]:
+        """The entries without bounds and levels that a column of this kind does not need."""
+        found = dict(self)
+        if self.kind != "number" and self.low == 0 and self.high == 1:
+            del found["low"], found["high"]
+        if not self.levels:
+            del found["levels"]
+        return found
 
 
 class OutcomeEntry(_Entries):
     """How an outcome becomes a reward in [0, 1]."""
 
     meaning: str
-    worst: Exact = Fraction(0)
-    best: Exact = Fraction(1)
+    worst: Number = Fraction(0)
+    best: Number = Fraction(1)
 
 
 class BudgetEntry(_Entries):
     """The largest (ε, δ) that the silo's participants may be exposed to."""
 
-    epsilon: Annotated[Exact, AfterValidator(_epsilon)]
-    delta: Annotated[Exact, AfterValidator(_delta)]
+    epsilon: Epsilon
+    delta: Delta
 
 
 class Declarations(_Entries):
@@ -161,7 +144,7 @@ class FederationConfig(Declarations):
     schedule: ScheduleEntry
     algorithm: str = "secagg-fedlinucb"
     mode: str = "calibrated"
-    norm: Exact = Fraction(2)
+    norm: Number = Fraction(2)
     missing: int = Field(0, ge=0)
     key: Path = Path("coordinator.key")
     lock_file: Path = Path("lock")
@@ -189,8 +172,8 @@ class SiloCard(_Entries):
 
     name: str
     key: str
-    epsilon: Exact
-    delta: Exact
+    epsilon: Number
+    delta: Number
 
     def party(self) -> SiloParty:
         """The silo as the terms name it."""
@@ -202,25 +185,15 @@ Entries = TypeVar("Entries", bound=_Entries)
 
 def read_entries(kind: type[Entries], path: Path) -> Entries:
     """Read a file of this kind; report all of its errors together."""
-    try:
-        return _parsed(kind, path.read_text(encoding="utf-8"), path)
-    except OSError as problem:
-        raise TacitError(f"{path} is not readable ({problem.strerror}): name another") from None
-    except UnicodeDecodeError as problem:
-        raise TacitError(f"{path} is no TOML file ({problem}): correct it") from None
+    return _parsed(kind, read_toml(path, "name another file"), path)
 
 
-def _parsed(kind: type[Entries], text: str, path: Path) -> Entries:
+def _parsed(kind: type[Entries], found: dict[str, Any], path: Path) -> Entries:
     try:
-        return kind.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as problem:
-        raise TacitError(f"{path} is no TOML file ({problem}): correct it") from None
+        return kind.model_validate(found)
     except ValidationError as problem:
-        found = [
-            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
-            for one in problem.errors(include_url=False)
-        ]
-        raise InvalidFile(str(path), found) from None
+        known = {place: place for place in places(kind)}
+        raise InvalidFile(str(path), list(problems(problem, kind, known))) from None
 
 
 def load_key(path: Path, config: SiloConfig | FederationConfig) -> Ed25519PrivateKey:
@@ -367,11 +340,11 @@ def _new_key(folder: Path, name: str) -> Ed25519PrivateKey:
 def create_silo(folder: Path, name: str, port: int, declared: str = DECLARED) -> SiloCard:
     """Make a silo's directory: configuration, key, tokens and public card."""
     check_text("name of a silo", name)
-    path, quoted = folder / "silo.toml", _quoted(name)
-    text = SILO.format(path=path, name=quoted, port=port, declared=declared)
+    path = folder / "silo.toml"
+    text = SILO.format(path=path, name=quoted(name), port=port, declared=declared)
     if path.exists():
         raise TacitError(f"{folder} has a silo already: choose another directory")
-    config = _parsed(SiloConfig, text, path)  # before anything is written
+    config = _parsed(SiloConfig, tomllib.loads(text), path)  # before anything is written
     key = _new_key(folder, "silo.key")
     _write(path, text)
     for token in TOKENS:
@@ -385,7 +358,7 @@ def write_card(folder: Path, config: SiloConfig, key: Ed25519PrivateKey) -> Silo
     card = SiloCard(name=config.name, key=public.hex(), epsilon=budget.epsilon, delta=budget.delta)
     lines = [
         f"# Public data of a silo; compare the key over another channel: {fingerprint(public)}",
-        f"name = {_quoted(card.name)}",
+        f"name = {quoted(card.name)}",
         f'key = "{card.key}"',
         f'epsilon = "{card.epsilon}"',
         f'delta = "{card.delta}"',
@@ -407,17 +380,10 @@ def create_federation(folder: Path, declared: str = DECLARED) -> bytes:
 def declared_in(path: Path) -> str:
     """The declarations of a federation, as text for a silo's file."""
     config = read_entries(FederationConfig, path)
-    lines = [f"actions = [{', '.join(_quoted(one) for one in config.actions)}]", "", "[outcome]"]
-    outcome = config.outcome
-    lines += [f"meaning = {_quoted(outcome.meaning)}"]
-    lines += [f'worst = "{outcome.worst}"', f'best = "{outcome.best}"']
-    for one in config.columns:
-        lines += ["", "[[columns]]", f"name = {_quoted(one.name)}", f'kind = "{one.kind}"']
-        lines += [f'low = "{one.low}"', f'high = "{one.high}"']
-        lines += [f"levels = [{', '.join(_quoted(level) for level in one.levels)}]"]
+    lines = [f"actions = {to_text(config.actions)}"]
+    for heading, part in (
+        ("[outcome]", dict(config.outcome)),
+        *(("[[columns]]", one.given()) for one in config.columns),
+    ):
+        lines += ["", heading, *(f"{name} = {to_text(value)}" for name, value in part.items())]
     return "\n".join(lines) + "\n"
-
-
-def _quoted(text: Any) -> str:
-    escaped = str(text).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

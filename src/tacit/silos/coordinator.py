@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation.interface import new_identity
 from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.bandits.contextual.silos import SiloLearner
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.experiment import Experiment
 from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_sums import PrefixRound
@@ -264,7 +264,7 @@ class FederationCoordinator:
         attempt = MaskingAttempt(pinned, self._key, self._records, step)
         try:
             view = attempt.run(self._ask_each)
-        except Refusal as problem:
+        except Rejected as problem:
             attempt.server.abort()
             raise SiloAbsent(f"evaluation was aborted: {problem}") from None
         sums = pinned.derived.sums
@@ -287,7 +287,7 @@ class FederationCoordinator:
         attempt = MaskingAttempt(self.pinned, self._key, self._records, round_.number)
         try:
             view = attempt.run(self._ask_each)
-        except Refusal as problem:
+        except Rejected as problem:
             attempt.server.abort()
             raise SiloAbsent(f"attempt was aborted: {problem}") from None
         return released(protocol, view, "masking")
@@ -326,7 +326,7 @@ class FederationCoordinator:
             try:
                 answer = SiloMessage.decode(reply, self.terms)
                 one.check_answer(answer)
-            except Refusal as problem:
+            except Rejected as problem:
                 LOG.warning("answer of %s to %s is rejected: %s", names[number], stage, problem)
                 continue
             answers[number] = answer.payload

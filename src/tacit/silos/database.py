@@ -56,7 +56,7 @@ _DECISION = "id, step, features, actions, proposed, taken, reward, row"
 
 @dataclass(frozen=True)
 class StoredDecision:
-    """A decision: the features of all actions, and what was proposed, done and earned.
+    """A decision: the features of all actions, the proposed and the taken one, and the reward.
 
     `features` has one row per action. `taken` and `reward` are None until the outcome is known,
     `row` until the record has entered a synchronisation.
@@ -181,7 +181,7 @@ class SiloDatabase:
         return _decision(found[0]) if found else None
 
     def set_outcome(self, identity: str, taken: int, reward: float) -> None:
-        """Store what was done and earned."""
+        """Store the action that was taken and its reward."""
         self._connection.execute(
             "UPDATE decisions SET taken = ?, reward = ?, known = "
             "(SELECT COALESCE(MAX(known), 0) + 1 FROM decisions) WHERE id = ? AND known IS NULL",
@@ -210,7 +210,7 @@ class SiloDatabase:
         return [CommittedRow(one[0], np.frombuffer(one[1]), one[2], one[3]) for one in found]
 
     def add_row(self, row: CommittedRow, records: list[str]) -> None:
-        """Store a row, and that these records have entered it."""
+        """Store a committed row, and mark these records as part of it."""
         self._connection.execute(
             "INSERT INTO rows (step, vector, message) VALUES (?, ?, ?)",
             (row.step, np.ascontiguousarray(row.vector).tobytes(), row.message),

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms.silos_problem import LARGEST_BUDGET
-from tacit.errors import Refusal, TacitError, integer, one_of, require
+from tacit.errors import Rejected, TacitError, integer, one_of, require
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_noise import SiloStream, calibrated
@@ -32,7 +32,7 @@ from tacit.silos.exported import ExportedPolicy
 from tacit.silos.federation import FederationSums, FederationTerms, PinnedFederation
 from tacit.silos.recorded import RecordedTable
 from tacit.terms import BY_POLICY, canonical, parsed
-from tacit.terms.canonical import plain, read
+from tacit.terms.canonical import from_plain, to_plain
 from tacit.trust import TrustModel
 from tacit.types import Floats
 
@@ -87,21 +87,21 @@ class EvaluationRequest:
 
     def encode(self) -> bytes:
         """The canonical encoding."""
-        return canonical(plain(self))
+        return canonical(to_plain(self))
 
     @classmethod
     def decode(cls, data: bytes) -> EvaluationRequest:
         """Parse a request; reject anything else."""
         try:
-            request: EvaluationRequest = read(cls, parsed(data))
+            request: EvaluationRequest = from_plain(cls, parsed(data))
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
-            raise Refusal(f"request of an evaluation is invalid: {problem}") from None
+            raise Rejected(f"request of an evaluation is invalid: {problem}") from None
         return request
 
     def sums(self, terms: FederationTerms) -> PrefixSums:
         """The private sums under these terms."""
         if not terms.masked:
-            raise Refusal("algorithm of the terms has no secure aggregation: evaluations need it")
+            raise Rejected("algorithm of the terms has no secure aggregation: evaluations need it")
         return self.shared_sums(len(terms.silos), terms.corrupted, terms.missing)
 
     def shared_sums(self, silos: int, corrupted: int = 1, missing: int = 0) -> PrefixSums:
@@ -119,7 +119,7 @@ class EvaluationRequest:
     def vector(self, table: RecordedTable) -> Floats:
         """A silo's sums over its first `capacity` records."""
         if table.context != self.exported.context:
-            raise Refusal("policy has other columns or actions than the recorded table")
+            raise Rejected("policy has other columns or actions than the recorded table")
         values = self.values(table.part(0, min(len(table), self.capacity)))
         return np.array([float(np.sum(values)), float(len(values))])
 
@@ -149,7 +149,7 @@ class EvaluationRequest:
 def check_number(number: int) -> None:
     """Reject the number of an evaluation that no federation can have."""
     rule = f"from 0 to {MOST - 1}. Start another federation"
-    require(0 <= number < MOST, "number of the evaluation", number, rule, Refusal)
+    require(0 <= number < MOST, "number of the evaluation", number, rule, Rejected)
 
 
 @dataclass(frozen=True)

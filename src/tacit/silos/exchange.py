@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 
 LOG = logging.getLogger("tacit.silos")
 
@@ -15,7 +15,7 @@ class Responder(Protocol):
     """The silo's end of an exchange."""
 
     def respond(self, stage: str, message: bytes) -> bytes:
-        """Answer a coordinator's message, or raise `Refusal`."""
+        """Answer a coordinator's message, or raise `Rejected`."""
 
 
 class Exchange(Protocol):
@@ -72,7 +72,7 @@ class InProcessExchange:
         for silo, message in messages.items():
             try:
                 answers[silo] = self.responders[silo]().respond(stage, message)
-            except Refusal as problem:
+            except Rejected as problem:
                 LOG.info("silo %s rejected %s: %s", silo, stage, problem)
                 continue
             self.sent[silo] += len(answers[silo])

@@ -86,8 +86,8 @@ class ExportedPolicy:
                 ContextColumn(
                     str(one["name"]),
                     str(one["kind"]),
-                    Fraction(one["low"]),
-                    Fraction(one["high"]),
+                    _bound(one["low"]),
+                    _bound(one["high"]),
                     tuple(map(str, one["levels"])),
                 )
                 for one in document["columns"]
@@ -95,7 +95,14 @@ class ExportedPolicy:
             spec = ContextSpec(columns, tuple(document["actions"]), int(document["features"]))
             effects = np.array(document["effects"], dtype=float)
             step, written = int(document["step"]), int(document["format"])
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        except (
+            ArithmeticError,
+            AttributeError,
+            KeyError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as problem:
             raise TacitError(f"file has no exported policy ({problem!r}): name another") from None
         wanted = (len(spec.actions), spec.width + 1) if columns else (1, spec.features + 1)
         if written != FORMAT or effects.shape != wanted or not np.isfinite(effects).all():
@@ -104,6 +111,11 @@ class ExportedPolicy:
                 f"{FORMAT} and {wanted}, all finite. Export it again"
             )
         return cls(spec, step, effects)
+
+
+def _bound(text: Any) -> Fraction:
+    """A bound as `to_json` writes it: an exponent of a few digits would make a number of GB."""
+    return Fraction(*map(int, str(text).split("/")))
 
 
 def load_policy(path: str | Path) -> Callable[[Any], str]:

@@ -23,9 +23,9 @@ from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.graph import Neighbourhood
 from tacit.algorithms.registry import lookup
 from tacit.algorithms.silos_problem import LARGEST_BUDGET, SilosProblem
-from tacit.assumptions import PublicMembership
+from tacit.assumptions import BoundedAdversary, PublicMembership
 from tacit.bandits.contextual.linucb import LinUCBPolicy
-from tacit.errors import Refusal, TacitError, integer, require
+from tacit.errors import Rejected, TacitError, integer, require
 from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP
 from tacit.privacy.silos import SilosDP
@@ -36,7 +36,7 @@ from tacit.rounding import no_more
 from tacit.signatures import KEY_SIZE, Signed, fingerprint, public_key, sign, verify
 from tacit.silos.context import ContextSpec, as_double, finite_number
 from tacit.terms import MASKING_SUITE, Aggregation, Offer, canonical, check_text, parsed
-from tacit.terms.canonical import invalid_terms, plain, read
+from tacit.terms.canonical import from_plain, invalid_terms, to_plain
 from tacit.trust import TrustModel
 
 VERSION = 1
@@ -212,7 +212,7 @@ class FederationTerms:
 
     def encode(self) -> bytes:
         """Return the canonical encoding."""
-        return canonical({**plain(self), "version": VERSION})
+        return canonical({**to_plain(self), "version": VERSION})
 
     @cached_property
     def digest(self) -> bytes:
@@ -224,11 +224,11 @@ class FederationTerms:
         """Decode and check terms; reject other documents and contradictions."""
         document = parsed(data)
         version = document.get("version") if isinstance(document, Mapping) else None
-        require(version == VERSION, "version of the terms", repr(version), f"{VERSION}", Refusal)
+        require(version == VERSION, "version of the terms", repr(version), f"{VERSION}", Rejected)
         with invalid_terms():
-            terms: FederationTerms = read(cls, document)
+            terms: FederationTerms = from_plain(cls, document)
         if terms.encode() != data:
-            raise Refusal("terms have fields that this version does not define: update the older")
+            raise Rejected("terms have fields that this version does not define: update the older")
         return terms
 
     @property
@@ -330,7 +330,8 @@ class FederationSums:
             return cls(mechanism.sums, None, policy)
         assert isinstance(guarantee, ApproximateDP)
         # records wait in a queue: one more or one less would move all later ones
-        return cls(mechanism.sums, guarantee.given(PublicMembership()), policy)
+        assumed = {PublicMembership()} | ({BoundedAdversary()} if terms.masked else set())
+        return cls(mechanism.sums, guarantee.assuming(*assumed), policy)
 
     @property
     def masked(self) -> bool:
@@ -366,7 +367,7 @@ class PinnedFederation:
         wanted += [(silo.name, silo.key) for silo in self.terms.silos]
         rule = f"{len(wanted)}: the coordinator's and every silo's"
         found = len(self.signatures)
-        require(found == len(wanted), "number of signatures", found, rule, Refusal)
+        require(found == len(wanted), "number of signatures", found, rule, Rejected)
         encoded = self.terms.encode()
         for (name, key), signature in zip(wanted, self.signatures, strict=True):
             verify(Signed.FEDERATION, encoded, signature, key, name)
@@ -404,14 +405,14 @@ class PinnedFederation:
         }
         for name, value in wanted.items():
             found = vars(offer)[name]
-            require(found == value, f"{name} of the round", found, f"{value}", Refusal)
+            require(found == value, f"{name} of the round", found, f"{value}", Rejected)
         self.check_step(offer.option)
         return Fraction(0)
 
     def check_step(self, step: int) -> None:
         """Reject a round of a row that the terms do not have."""
         steps = len(self.terms.batches)
-        require(0 <= step < steps, "step of the round", step, f"below {steps}", Refusal)
+        require(0 <= step < steps, "step of the round", step, f"below {steps}", Rejected)
 
 
 def sign_federation(terms: FederationTerms, key: Ed25519PrivateKey) -> bytes:
@@ -437,7 +438,7 @@ def read_federation(text: str) -> tuple[FederationTerms, dict[str, bytes]]:
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         if isinstance(problem, TacitError):
             raise
-        raise Refusal(f"file has no terms of a federation ({problem!r}): name another") from None
+        raise Rejected(f"file has no terms of a federation ({problem!r}): name another") from None
     return terms, signed
 
 
@@ -447,5 +448,5 @@ def pin_federation(text: str) -> PinnedFederation:
     names = ["coordinator", *(silo.name for silo in terms.silos)]
     missing = [name for name in names if name not in signed]
     if missing:
-        raise Refusal(f"signatures of {', '.join(missing)} are missing: let everybody sign first")
+        raise Rejected(f"signatures of {', '.join(missing)} are missing: let everybody sign first")
     return PinnedFederation(terms, tuple(signed[name] for name in names))

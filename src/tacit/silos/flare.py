@@ -77,10 +77,10 @@ class FederationController(Controller):  # type: ignore[misc]
     """Runs the coordinator of the federation that `TACIT_FEDERATION` names on the server."""
 
     def start_controller(self, fl_ctx: FLContext) -> None:
-        """Load nothing yet: the agents may not have joined."""
+        """Prepare nothing: the agents may not have joined yet."""
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        """All state is on record already."""
+        """Store nothing: all state is on record already."""
 
     def process_result_of_unknown_task(self, *_given: Any) -> None:
         """Agents answer auxiliary requests; there are no tasks."""
@@ -120,7 +120,7 @@ class RelayExecutor(Executor):  # type: ignore[misc]
             fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._relay)
 
     def execute(self, *_given: Any) -> Shareable:
-        """There are no tasks."""
+        """Reject every task: agents answer auxiliary requests only."""
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _relay(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.silos.agent import SiloAgent
 from tacit.silos.messages import LARGEST
 
@@ -55,7 +55,7 @@ def _guarded(token: str, handler: Handler) -> Handler:
             return await handler(request)
         except Unavailable as problem:
             return _problem(503, str(problem))
-        except Refusal as problem:
+        except Rejected as problem:
             LOG.warning("rejected: %s", problem)
             return _problem(409, str(problem))
         except TacitError as problem:

@@ -13,11 +13,12 @@ from tacit.aggregation.announcements import Binding, announce
 from tacit.aggregation.interface import SumView, new_identity
 from tacit.aggregation.masking import ADDRESS_SIZE, MaskingRound
 from tacit.aggregation.masking_server import MaskingServer, MaskingStage, prepare_server
-from tacit.aggregation.wire import packed, unpacked
-from tacit.errors import Refusal, require
+from tacit.aggregation.wire import pack_parts, unpack_parts
+from tacit.errors import Rejected, TacitError, require
 from tacit.protocols.prefix_messages import MODULUS_BITS
 from tacit.records import Records
-from tacit.signatures import SIGNATURE_SIZE
+from tacit.signatures import SIGNATURE_SIZE, Signed, verify
+from tacit.silos.exchange import LOG
 from tacit.silos.federation import PinnedFederation
 from tacit.silos.messages import SyncStage, pack_survivors
 from tacit.silos.silo_masking import KEYS_SIZE
@@ -53,35 +54,44 @@ class MaskingAttempt:
         self._cards: dict[int, bytes] = {}
 
     def run(self, ask: Ask) -> SumView:
-        """Run all stages; raise `Refusal` if too few silos answer."""
+        """Run all stages; raise `Rejected` if too few silos answer."""
         outgoing = self._join(ask)
         cards = [self._cards.get(number, b"") for number in range(len(self._terms.silos))]
-        setups = {number: packed([setup, *cards]) for number, setup in outgoing.items()}
-        outgoing, _ = self._stage(ask, SyncStage.SHARE, setups)
-        outgoing, _ = self._stage(ask, SyncStage.CHECK, outgoing)
-        outgoing, survivors = self._stage(ask, SyncStage.MASK, outgoing)
-        signatures = self._agree(ask, survivors)
+        setups = {number: pack_parts([setup, *cards]) for number, setup in outgoing.items()}
+        outgoing = self._stage(ask, SyncStage.SHARE, setups)
+        outgoing = self._stage(ask, SyncStage.CHECK, outgoing)
+        outgoing = self._stage(ask, SyncStage.MASK, outgoing)
+        signatures = self._agree(ask, sorted(outgoing))
         while self.server.stage is not MaskingStage.RELEASED:
-            asked = {number: packed([one, *signatures]) for number, one in outgoing.items()}
-            outgoing, _ = self._stage(ask, SyncStage.REVEAL, asked)
+            asked = {number: pack_parts([one, *signatures]) for number, one in outgoing.items()}
+            outgoing = self._stage(ask, SyncStage.REVEAL, asked)
         return self.server.view()
 
     def _join(self, ask: Ask) -> dict[int, bytes]:
         everybody = dict.fromkeys(range(len(self._terms.silos)), self._announcement)
+        context = self.server.round.context
         for number, answer in ask(SyncStage.JOIN, everybody, self.step, self.identity).items():
-            joining, card = _pair(answer)
-            self.server.take(joining)
-            self._cards[number] = card
+            silo = self._terms.silos[number]
+            try:
+                joining, card = _pair(answer)
+                keys, signature = card[:KEYS_SIZE], card[KEYS_SIZE:]
+                verify(Signed.SILO_KEYS, context + keys, signature, silo.key, silo.name)
+                self.server.take(joining, keys)
+            except TacitError as problem:
+                LOG.warning("JOIN of %s is rejected: %s", silo.name, problem)
+            else:
+                self._cards[number] = card
         return self._addressed(self.server.close())
 
-    def _stage(
-        self, ask: Ask, stage: SyncStage, messages: Mapping[int, bytes]
-    ) -> tuple[dict[int, bytes], list[int]]:
-        """Ask the silos, close the stage; its outgoing messages and the silos that answered."""
-        answers = ask(stage, messages, self.step, self.identity)
-        for answer in answers.values():
-            self.server.take(answer)
-        return self._addressed(self.server.close()), sorted(answers)
+    def _stage(self, ask: Ask, stage: SyncStage, messages: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Ask the silos and close the stage; its outgoing messages. An invalid answer is none."""
+        for number, answer in ask(stage, messages, self.step, self.identity).items():
+            try:
+                self.server.take(answer)
+            except Rejected as problem:
+                silo = self._terms.silos[number].name
+                LOG.warning("%s of %s is rejected: %s", stage.name, silo, problem)
+        return self._addressed(self.server.close())
 
     def _agree(self, ask: Ask, survivors: list[int]) -> list[bytes]:
         """The survivors' signatures; all of them are needed."""
@@ -89,9 +99,9 @@ class MaskingAttempt:
         signed = ask(SyncStage.SURVIVORS, listed, self.step, self.identity)
         absent = [self._terms.silos[n].name for n in survivors if n not in signed]
         if absent:
-            raise Refusal(f"{', '.join(absent)} did not sign the survivors")
+            raise Rejected(f"{', '.join(absent)} did not sign the survivors")
         sizes = {len(one) for one in signed.values()}
-        require(sizes == {SIGNATURE_SIZE}, "sizes of signatures", sizes, "64", Refusal)
+        require(sizes == {SIGNATURE_SIZE}, "sizes of signatures", sizes, "64", Rejected)
         return [signed[number] for number in survivors]
 
     def _addressed(self, messages: Mapping[bytes, bytes]) -> dict[int, bytes]:
@@ -101,7 +111,7 @@ class MaskingAttempt:
 
 
 def _pair(answer: bytes) -> tuple[bytes, bytes]:
-    parts = unpacked(answer)
+    parts = unpack_parts(answer)
     fits = len(parts) == 2 and len(parts[1]) == KEYS_SIZE + SIGNATURE_SIZE
-    require(fits, "answer to JOIN", f"{len(answer)} bytes long", "two parts", Refusal)
+    require(fits, "answer to JOIN", f"{len(answer)} bytes long", "two parts", Rejected)
     return parts[0], parts[1]

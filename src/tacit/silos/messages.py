@@ -15,7 +15,7 @@ from enum import IntEnum
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.interface import IDENTITY_SIZE
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign, verify
 from tacit.silos.federation import FederationTerms
 
@@ -76,13 +76,13 @@ class SiloMessage:
         size = len(data)
         rule = f"from {_HEADER.size + SIGNATURE_SIZE} to {LARGEST}"
         fits = _HEADER.size + SIGNATURE_SIZE <= size <= LARGEST
-        require(fits, "size of the message", size, rule, Refusal)
+        require(fits, "size of the message", size, rule, Rejected)
         content, signature = data[:-SIGNATURE_SIZE], data[-SIGNATURE_SIZE:]
         magic, digest, stage, step, sender, recipient, attempt = _HEADER.unpack_from(content)
-        require(magic == _MAGIC, "start of the message", magic, f"{_MAGIC!r}", Refusal)
-        require(digest == terms.digest, "terms of the message", digest.hex()[:16], "ours", Refusal)
+        require(magic == _MAGIC, "start of the message", magic, f"{_MAGIC!r}", Rejected)
+        require(digest == terms.digest, "terms of the message", digest.hex()[:16], "ours", Rejected)
         known = stage in tuple(SyncStage) and sender <= len(terms.silos)
-        require(known, "stage and sender", (stage, sender), "known ones", Refusal)
+        require(known, "stage and sender", (stage, sender), "known ones", Rejected)
         keys = (terms.coordinator, *(silo.key for silo in terms.silos))
         verify(Signed.SILO_MESSAGE, content, signature, keys[sender], f"party {sender}")
         payload = content[_HEADER.size :]
@@ -96,7 +96,7 @@ class SiloMessage:
         """Reject a message that is not the answer to this one."""
         wanted = replace(self.answer(), payload=answer.payload)
         if answer != wanted:
-            raise Refusal(
+            raise Rejected(
                 f"message of party {answer.sender} is about step {answer.step}, "
                 f"{answer.stage.name}: must answer step {self.step}, {self.stage.name}, in this "
                 "attempt"
@@ -118,11 +118,11 @@ def pack_survivors(survivors: Collection[int]) -> bytes:
 
 def read_survivors(data: bytes, terms: FederationTerms) -> frozenset[int]:
     """Parse a set of silos; reject one that is not in ascending order or too small."""
-    require(len(data) % 2 == 0, "size of the survivors", len(data), "even", Refusal)
+    require(len(data) % 2 == 0, "size of the survivors", len(data), "even", Rejected)
     listed = struct.unpack(f">{len(data) // 2}H", data)
     count, fewest = len(terms.silos), len(terms.silos) - terms.missing
     ascending = list(listed) == sorted(set(listed)) and all(number < count for number in listed)
-    require(ascending, "list of survivors", list(listed), "ascending silos", Refusal)
+    require(ascending, "list of survivors", list(listed), "ascending silos", Rejected)
     rule = f"at least {fewest}: rows are released with all silos but {terms.missing}"
-    require(len(listed) >= fewest, "number of survivors", len(listed), rule, Refusal)
+    require(len(listed) >= fewest, "number of survivors", len(listed), rule, Rejected)
     return frozenset(listed)

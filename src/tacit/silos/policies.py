@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError, require
 from tacit.silos.context import ContextSpec
 from tacit.silos.exported import ExportedPolicy
 from tacit.types import Floats
@@ -39,39 +39,48 @@ def encode_policy(policy: LinUCBPolicy) -> bytes:
     return json.dumps(asdict(policy), allow_nan=False).encode()
 
 
-def decode_policy(data: bytes, like: LinUCBPolicy) -> LinUCBPolicy:
-    """A policy of the terms whose first one is `like`; anything else raises `Refusal`.
+def decode_policy(data: bytes, like: LinUCBPolicy, steps: int) -> LinUCBPolicy:
+    """A policy of the terms whose first one is `like`; anything else raises `Rejected`.
 
-    What decides the sensitivity of a silo's sums must be as in the terms.
+    What decides the sensitivity of a silo's sums must be as in the terms. No policy of them has
+    more than `steps` radii; one of many small values would need much more memory than its text.
     """
+    size = len(like.bias)
+    values, most = _count_values(data), 2 * size * (size + 2) + steps + 4 * len(fields(like))
+    require(values <= most, "number of values of the policy", values, f"at most {most}", Rejected)
     try:
         entries = json.loads(data)
         names = {one.name for one in fields(LinUCBPolicy)}
         if not isinstance(entries, dict) or set(entries) != names:
-            raise Refusal("policy has other fields than a policy of this version")
+            raise Rejected("policy has other fields than a policy of this version")
         policy = LinUCBPolicy(**{name: _frozen(value) for name, value in entries.items()})
         _check(policy, like)
     except (ValueError, TypeError, AttributeError, RecursionError) as problem:
         if isinstance(problem, TacitError):
             raise
-        raise Refusal(f"policy is invalid ({problem!r})") from None
+        raise Rejected(f"policy is invalid ({problem!r})") from None
     return policy
+
+
+def _count_values(document: bytes) -> int:
+    """At least the number of values of a JSON document, without the first."""
+    return sum(document.count(mark) for mark in (b",", b"[", b"{"))
 
 
 def _check(policy: LinUCBPolicy, like: LinUCBPolicy) -> None:
     for name in _FIXED:
         found, wanted = vars(policy)[name], vars(like)[name]
         if type(found) is not type(wanted) or found != wanted:
-            raise Refusal(f"{name} of the policy is {found}: must be {wanted}, as in the terms")
+            raise Rejected(f"{name} of the policy is {found}: must be {wanted}, as in the terms")
     size = len(like.bias)
     gram = np.array(policy.gram, dtype=float)
     square = [gram] if policy.covariance is None else [gram, np.array(policy.covariance)]
     numbers = [np.array(policy.bias), np.array(policy.radii), np.array([policy.shift]), *square]
     shaped = len(policy.bias) == size and all(one.shape == (size, size) for one in square)
     if not shaped or not policy.radii or not all(np.isfinite(one).all() for one in numbers):
-        raise Refusal(f"policy has not {size} features, no steps, or numbers that are not finite")
+        raise Rejected(f"policy has not {size} features, no steps, or numbers that are not finite")
     if np.linalg.eigvalsh((gram + gram.T) / 2)[0] <= 0:
-        raise Refusal("Gram matrix of the policy is not positive definite")
+        raise Rejected("Gram matrix of the policy is not positive definite")
 
 
 def _frozen(value: Any) -> Any:
@@ -89,12 +98,12 @@ class PolicyActor:
         """The decision at this position under the policy, for features actions × dimension."""
         actor = self._actor
         actor.step = min(position, actor.steps - 1)
-        features = actor.look(table[None])
-        values, widths = actor.outlook(features)
+        features = actor.as_features(table[None])
+        values, widths = actor.estimates(features)
         bounds = values + widths
         turn = self.policy.in_turn
         action = position % bounds.shape[1] if turn else int(np.argmax(bounds, axis=1)[0])
-        lifted = actor.lifted(features)[0].T
+        lifted = actor.with_intercept(features)[0].T
         return Proposal(action, lifted, values[0] + self.policy.centre, widths[0])
 
 

@@ -96,11 +96,18 @@ def read_recorded(path: Path, context: ContextSpec, reward: RewardSpec) -> Recor
 
 
 def _csv(path: Path) -> Iterable[dict[str, Any]]:
+    """The rows of a file; commas separate columns, or else semicolons or tabs."""
     try:
-        text = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise TacitError(f"{path} is not readable ({problem}): give a CSV in UTF-8") from None
-    return csv.DictReader(text)
+        text = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as problem:
+        raise TacitError(
+            f"{path} is not readable ({problem.strerror}): give a CSV in UTF-8"
+        ) from None
+    except UnicodeDecodeError:
+        raise TacitError(f"{path} is not UTF-8 text: save it as CSV in UTF-8") from None
+    names = text[0] if text else ""
+    separator = next((one for one in ",;\t" if one in names), ",")
+    return csv.DictReader(text, delimiter=separator)
 
 
 def _parquet(path: Path) -> Iterable[dict[str, Any]]:
@@ -117,6 +124,8 @@ def _parquet(path: Path) -> Iterable[dict[str, Any]]:
 
 def _columns(context: ContextSpec, row: Mapping[Any, Any]) -> dict[str, str]:
     """The names of the logged columns in a table; a missing or an unknown column is rejected."""
+    if None in row:
+        raise TacitError("it has more cells than line 1: delete them, or quote a separator")
     declared = {column.name for column in context.columns}
     found = {
         role: next((one for one in names if one in row and one not in declared), role)
@@ -126,9 +135,10 @@ def _columns(context: ContextSpec, row: Mapping[Any, Any]) -> dict[str, str]:
     missing = ", ".join(sorted(wanted - set(row)))
     more = ", ".join(sorted(str(one) for one in set(row) - wanted))
     if missing or more:
+        known = {role: f"{role} ({', '.join(others)})" for role, (_, *others) in LOGGED.items()}
         raise TacitError(
             f"columns lack {missing or 'none'} and have {more or 'none'} too many: must be "
-            f"{', '.join(sorted(wanted))}"
+            f"{', '.join(known.get(name, name) for name in sorted(wanted))}"
         )
     return found
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, Unavailable
 
 PATIENCE = 60.0  # seconds for one answer
 
@@ -36,7 +36,7 @@ class AgentRelay:
         return cls(host, port, Path(token_file).read_text(encoding="utf-8").strip())
 
     def respond(self, stage: str, message: bytes) -> bytes:
-        """The agent's answer; `Refusal` if it rejects the message, `Unavailable` without it."""
+        """The agent's answer; `Rejected` if it rejects the message, `Unavailable` without it."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
         headers = {
             "authorization": f"Bearer {self.token}",
@@ -56,5 +56,5 @@ class AgentRelay:
         if reply.status == 200:
             return content
         if reply.status in (409, 422):
-            raise Refusal(f"the agent rejected {stage}: see its log")
+            raise Rejected(f"the agent rejected {stage}: see its log")
         raise Unavailable(f"the agent answered {stage} with status {reply.status}: retry later")

@@ -19,7 +19,8 @@ from pydantic import Field
 
 from tacit.environments.silo_logs import RecordedSilos, SiloLog
 from tacit.errors import TacitError
-from tacit.silos.config import Declarations, Exact, read_entries
+from tacit.readers import Number
+from tacit.silos.config import Declarations, read_entries
 from tacit.silos.context import ContextSpec
 from tacit.silos.evaluation import EvaluationRequest, EvaluationResult, estimate
 from tacit.silos.exported import ExportedPolicy
@@ -31,8 +32,8 @@ class ReplayFile(Declarations):
     """The declarations of recorded tables, one table per silo."""
 
     logs: tuple[Path, ...]
-    floor: Exact = Field(gt=0, le=1)
-    held_out: Exact = Field(Fraction(1, 3), ge=0, lt=1)
+    floor: Number = Field(gt=0, le=1)
+    held_out: Number = Field(Fraction(1, 3), ge=0, lt=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from collections.abc import Collection, Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.masking_client import MaskingClient
-from tacit.aggregation.wire import packed, unpacked
-from tacit.errors import Refusal, require
+from tacit.aggregation.wire import pack_parts, unpack_parts
+from tacit.errors import Rejected, require
 from tacit.signatures import KEY_SIZE, SIGNATURE_SIZE, Signed, sign, verify
 from tacit.silos.federation import PinnedFederation
 from tacit.silos.messages import SiloMessage, survivors_statement
@@ -42,7 +42,7 @@ class SiloMasking:
             "step of the round",
             described.binding.option,
             f"{asked.step}, with the attempt of the message",
-            Refusal,
+            Rejected,
         )
         self._addresses: dict[int, bytes] = {}
         self._agreed: frozenset[int] = frozenset()
@@ -51,19 +51,19 @@ class SiloMasking:
         """The masking client's first message, and its keys under the silo's signature."""
         keys = self._client.public_keys
         signature = sign(Signed.SILO_KEYS, self._client.round.context + keys, self._key)
-        return packed([self._client.join(), keys + signature])
+        return pack_parts([self._client.join(), keys + signature])
 
     def share(self, payload: bytes) -> bytes:
         """Share secrets with neighbours whose keys the silos of the terms have signed."""
-        setup, *cards = unpacked(payload)
+        setup, *cards = unpack_parts(payload)
         silos = self._pinned.terms.silos
-        require(len(cards) == len(silos), "number of keys", len(cards), f"{len(silos)}", Refusal)
+        require(len(cards) == len(silos), "number of keys", len(cards), f"{len(silos)}", Rejected)
         signed: dict[bytes, int] = {}
         for number, (card, silo) in enumerate(zip(cards, silos, strict=True)):
             if not card:
                 continue
             size = len(card)
-            require(size == KEYS_SIZE + SIGNATURE_SIZE, "size of keys", size, "160", Refusal)
+            require(size == KEYS_SIZE + SIGNATURE_SIZE, "size of keys", size, "160", Rejected)
             keys, signature = card[:KEYS_SIZE], card[KEYS_SIZE:]
             content = self._client.round.context + keys
             verify(Signed.SILO_KEYS, content, signature, silo.key, silo.name)
@@ -71,7 +71,7 @@ class SiloMasking:
         answer = self._client.share(setup)
         known = {self._client.public_keys, *self._client.neighbours.values()}
         if not known <= signed.keys() or len(signed) != len(known):
-            raise Refusal("a neighbour has keys that no silo of the terms signed")
+            raise Rejected("a neighbour has keys that no silo of the terms signed")
         self._addresses = {number: keys[:KEY_SIZE] for keys, number in signed.items()}
         return answer
 
@@ -88,7 +88,7 @@ class SiloMasking:
         own = [n for n, address in self._addresses.items() if address == self._client.address]
         joined = bool(own) and own[0] in survivors and set(survivors) <= self._addresses.keys()
         rule = "silos that joined, with this one"
-        require(joined, "list of survivors", sorted(survivors), rule, Refusal)
+        require(joined, "list of survivors", sorted(survivors), rule, Rejected)
 
     def sign_survivors(self, survivors: Collection[int]) -> bytes:
         """Agree to a set of survivors; it must be on disk as the only one of its row."""
@@ -100,12 +100,12 @@ class SiloMasking:
 
     def reveal(self, payload: bytes) -> bytes:
         """Reveal shares, once all survivors have signed the same set."""
-        asked, *signatures = unpacked(payload)
+        asked, *signatures = unpack_parts(payload)
         agreed = sorted(self._agreed)
         terms = self._pinned.terms
         enough = agreed and len(signatures) == len(agreed)
         rule = f"{len(agreed) or 'those of the survivors'}, which this silo signed, too"
-        require(enough, "number of survivors' signatures", len(signatures), rule, Refusal)
+        require(enough, "number of survivors' signatures", len(signatures), rule, Rejected)
         statement = survivors_statement(terms, self.step, self.attempt, agreed)
         for number, signature in zip(agreed, signatures, strict=True):
             silo = terms.silos[number]

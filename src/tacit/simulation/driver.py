@@ -128,7 +128,7 @@ def stages(
     """Run an experiment, pausing after each of the learner's proposals; see `run`."""
     learner, means, rng = experiment.learner, world.means, sources[0]
     gaps = None if means is None else world.gaps
-    outcome = RunOutcome(experiment, gaps, checkpoints, means, world.single)
+    outcome = RunOutcome(experiment, gaps, checkpoints, means, world.single_option_regret)
     poisoning = poisoning_of(conditions.poisoned, world) if conditions.poisoned else None
     with suppress(OutOfData):  # the run ends when the recorded data are used up
         while rounds := experiment.propose():
@@ -230,7 +230,7 @@ class Trial:
 
     def stages(self, seed: int, start: Start) -> Generator[None, None, dict[str, Any]]:
         """Run from a start, pausing after each of the learner's proposals."""
-        problem = self.problem.fitted(start.world, seed)
+        problem = self.problem.for_environment(start.world, seed)
         experiment = lookup(self.algorithm).build(problem)
         outcome = yield from stages(
             experiment,

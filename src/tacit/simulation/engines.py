@@ -81,7 +81,7 @@ def _sendable(error: BaseException) -> BaseException | None:
     return error
 
 
-def here(task: Task, numbers: Iterable[int]) -> Answers:
+def run_here(task: Task, numbers: Iterable[int]) -> Answers:
     """Run in this process, one after another; an interrupt is re-raised."""
     for number in numbers:
         _, _, answer = attempt(task, number)
@@ -132,21 +132,21 @@ class _Worker:
                 self.line.send(more)
 
 
-def local(
+def run_locally(
     task: Task, numbers: Iterable[int], workers: int, environment: Mapping[str, str] | None = None
 ) -> Answers:
     """Run on worker processes of this machine, with `environment` added to this process's own."""
     packed = _packed(task)
     queue, surroundings = _Queue(iter(numbers)), dict(environment or {})
-    if os.name == "posix":  # it resets signal masks, so start it before `_apart`
+    if os.name == "posix":  # it resets signal masks, so start it before `_clean_context`
         from multiprocessing import resource_tracker
 
         resource_tracker.ensure_running()
     team: list[_Worker] = []
     try:
-        with _apart(surroundings):
+        with _clean_context(surroundings):
             for _ in range(min(workers, MOST_WORKERS)):
-                team.append(_hired(packed))
+                team.append(_started_worker(packed))
         while team:
             lines = {worker.line: worker for worker in team}
             for line in wait(list(lines)):
@@ -155,9 +155,9 @@ def local(
                     said = worker.line.recv()
                 except (EOFError, OSError):
                     team.remove(worker)
-                    yield from _death(worker, queue)
-                    with _apart(surroundings):
-                        team.append(_hired(packed))
+                    yield from _handle_death(worker, queue)
+                    with _clean_context(surroundings):
+                        team.append(_started_worker(packed))
                     continue
                 if said is None:
                     raise Unloadable("the task cannot be loaded by another process")
@@ -191,7 +191,7 @@ def _packed(task: Task) -> bytes:
     return packed
 
 
-def _hired(packed: bytes) -> _Worker:
+def _started_worker(packed: bytes) -> _Worker:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_work, args=(packed, theirs), daemon=True
@@ -201,7 +201,7 @@ def _hired(packed: bytes) -> _Worker:
     return _Worker(process, ours)
 
 
-def _death(worker: _Worker, queue: _Queue) -> Iterator[Answer]:
+def _handle_death(worker: _Worker, queue: _Queue) -> Iterator[Answer]:
     """Handle a worker's death: its current run has failed, its other numbers return to the
     queue.
     """
@@ -217,7 +217,7 @@ def _death(worker: _Worker, queue: _Queue) -> Iterator[Answer]:
 
 
 @contextmanager
-def _apart(environment: Mapping[str, str]) -> Iterator[None]:
+def _clean_context(environment: Mapping[str, str]) -> Iterator[None]:
     """Context in which to start processes: they neither run the caller's script nor see SIGINT.
 
     The script may lack a `__main__` guard; the interrupt is for this process to handle.
@@ -268,7 +268,7 @@ def _leave_with_parent() -> None:
 # Ray cluster
 
 
-def on_ray(
+def run_on_ray(
     task: Task, numbers: Iterable[int], address: str | None, workers: int | None = None
 ) -> Answers:
     """Run on a Ray cluster, at most `workers` runs at once if given.

@@ -49,7 +49,7 @@ def probe(out: Path) -> None:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Atomic write: yield a temporary path, then sync it and move it into place.
 
     On an error the temporary file is removed and an existing file stays as it was.
@@ -74,7 +74,7 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     if not listed:
         raise TacitError(f"no rows for {path}: a table needs at least one run")
     names = list(dict.fromkeys(name for row in listed for name in row))
-    with whole(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with atomic_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=names)
         writer.writeheader()
         writer.writerows(

@@ -31,7 +31,14 @@ from tacit.errors import TacitError, integer
 from tacit.privacy import Guarantee
 from tacit.simulation.driver import Trial, together
 from tacit.simulation.engines import Failure
-from tacit.simulation.study import RunConfig, asked, guarantee_to, matched, recorded, tried
+from tacit.simulation.study import (
+    RunConfig,
+    build_first_run,
+    complete_options,
+    guarantee_to,
+    options_in_force,
+    with_pilot_totals,
+)
 
 AXES = ("problems", "environments", "guarantees")
 FIELDS = ("name", "algorithms", *AXES, "seeds", "first_seed")
@@ -147,7 +154,7 @@ class Study:
             import_module(home)
         where, _ = self.at(cell)
         world = None if where.world is None else self.worlds[where.world]
-        problem = settled(where.algorithm, where.problem, self.first_seed, self.seeds)
+        problem = with_pilot_option(where.algorithm, where.problem, self.first_seed, self.seeds)
         return Trial(where.algorithm, problem, world)
 
     def _row(self, cell: int, record: Mapping[str, Any]) -> str:
@@ -182,16 +189,16 @@ class Bundles:
         return self.study.together(self.cells[number])
 
 
-def settled(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
+def with_pilot_option(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
     """The problem, with the option that pilot runs on the seeds set, if the algorithm has one."""
-    if lookup(algorithm).matched is None:
+    if lookup(algorithm).pilot_option is None:
         return problem
     return _searched(algorithm, problem, first, runs)
 
 
 @cache
 def _searched(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
-    return matched(lookup(algorithm), problem, RunConfig(runs, first, workers=1))
+    return with_pilot_totals(lookup(algorithm), problem, RunConfig(runs, first, workers=1))
 
 
 def read_study(path: Path) -> Study:
@@ -474,11 +481,11 @@ def configured(
     """
     check_together(options)
     index, own = world
-    problem = entry.ask(asked(entry, own, dict(options)))
+    problem = entry.make_problem(complete_options(entry, own, dict(options)))
     fitted, experiment = problem, None
-    if entry.matched is None:
-        fitted, experiment = tried(entry, problem, how, own)
-    in_force = recorded(entry, fitted, own)
+    if entry.pilot_option is None:
+        fitted, experiment = build_first_run(entry, problem, how, own)
+    in_force = options_in_force(entry, fitted, own)
     common = [name for name in ("horizon", "epsilon", "delta") if name in in_force]
     named = {name: in_force.get(name) for name in dict.fromkeys([*common, *options])}
     guarantee = None if experiment is None else guarantee_to(experiment, own, [])

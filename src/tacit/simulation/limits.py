@@ -13,7 +13,7 @@ from tacit.simulation.results import Result
 SOFT, LEAST_DASH, PROVED_DASH = "var(--soft)", "1 3", "2 5"
 
 
-def least(results: Iterable[Result], first: float) -> list[Series]:
+def lower_bounds(results: Iterable[Result], first: float) -> list[Series]:
     """The asymptotic lower bounds on regret, one line per distinct bound."""
     slopes = {
         result.mean("lower_bound") / math.log(result.horizon): result
@@ -36,7 +36,7 @@ def least(results: Iterable[Result], first: float) -> list[Series]:
     ]
 
 
-def proved(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[Series]:
+def proven_orders(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[Series]:
     """The orders that papers prove, in each result's colour, clipped to the chart.
 
     Results with the same bound share one line.

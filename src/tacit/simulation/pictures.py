@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import TacitError
-from tacit.simulation.files import whole, write_csv
+from tacit.simulation.files import atomic_file, write_csv
 from tacit.simulation.results import Result
 
 SHOWN = 1e-4  # of the horizon: earlier rounds are not shown, as nothing is learned there
@@ -63,7 +63,7 @@ def save(figure: Any, path: Path) -> Path:
     known = figure.canvas.get_supported_filetypes()
     if kind not in known:
         raise TacitError(f"plot file is {path.name}: its suffix must be one of {', '.join(known)}")
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         figure.savefig(partial, dpi=150, format=kind)
     return path
 

@@ -23,7 +23,7 @@ from tacit.environments.contract import World
 from tacit.errors import TacitError
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.statistic_sums import StatisticSum, StatisticTotals
-from tacit.protocols.statistics import MomentStatistic, TableStatistic
+from tacit.protocols.statistics import Answers, MomentStatistic, TableStatistic
 from tacit.types import Arm, Estimate, Integers, Levels, Round
 
 
@@ -107,7 +107,7 @@ class ContextualPoisoning(Poisoning):
             worst, rows = means.argmin(axis=1), np.arange(len(means))
             if self.checked or not isinstance(statistic, MomentStatistic):
                 best = np.full(len(means), statistic.precision)
-                sums += statistic.total(people, worst, best, rng)
+                sums += statistic.total(Answers(people, worst, best), rng)
                 continue
             lead = people.features[rows, worst] - people.features[rows, means.argmax(axis=1)]
             entry = statistic.levels * statistic.resolution
@@ -120,7 +120,7 @@ def poisoning_of(fraction: float, world: World) -> Poisoning:
     """Corrupted participants of a world; rejected where the true means are unknown."""
     if not isinstance(world, ContextualWorld):
         return Poisoning.of(fraction, world)
-    if world.single is None:
+    if world.single_option_regret is None:
         raise TacitError(
             f"poisoned is {fraction:g}; it needs known means: leave it out, or give the "
             "environment means"

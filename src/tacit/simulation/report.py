@@ -18,9 +18,9 @@ from typing import Any
 from tacit.html import render
 from tacit.html.charts import DASHES, Axis, Chart, Point, Series, evenly
 from tacit.simulation import limits
-from tacit.simulation.files import whole, write_csv
+from tacit.simulation.files import atomic_file, write_csv
 from tacit.simulation.results import CURVES, Result
-from tacit.simulation.sweeping import Saved, saved
+from tacit.simulation.sweeping import SavedStudy, read_saved
 
 MOST_OPEN = 4  # settings whose plots are not collapsed
 MOST_PANELS = 6  # values of ε with their own plot
@@ -73,7 +73,7 @@ class ReportEntry:
         return ", ".join(f"{name} {value}" for name, value in given if value is not None)
 
 
-def entries(found: Saved) -> list[ReportEntry]:
+def entries(found: SavedStudy) -> list[ReportEntry]:
     """The configurations that have runs, in the order of the study."""
     about, seeds = found.head["study"]["configurations"], found.head["study"]["seeds"]
     return [ReportEntry(about[one.runs[0]["cell"] // seeds], one) for one in found.results()]
@@ -117,12 +117,12 @@ def write_report(
 
     `bound` adds a theorem to a result (`tacit.papers.bounds.with_bounds`), which plots then show.
     """
-    found, where = saved(directory), out or directory
+    found, where = read_saved(directory), out or directory
     listed = entries(found)
     if bound is not None:
         listed = [replace(one, result=bound(one.result)) for one in listed]
     paths = [where / name for name in ("report.html", "summary.csv", "runs.csv")]
-    with whole(paths[0]) as partial:
+    with atomic_file(paths[0]) as partial:
         partial.write_text(html(found, listed), encoding="utf-8")
     write_csv(paths[1], summaries(listed))
     curves = set(CURVES)
@@ -141,7 +141,7 @@ class SettingCharts:
     theorems: list[str]
 
 
-def html(found: Saved, listed: Sequence[ReportEntry]) -> str:
+def html(found: SavedStudy, listed: Sequence[ReportEntry]) -> str:
     """The whole page."""
     settings: dict[tuple[str, str, str], list[ReportEntry]] = {}
     for one in listed:
@@ -165,7 +165,8 @@ def html(found: Saved, listed: Sequence[ReportEntry]) -> str:
     )
 
 
-def _named(part: str) -> bool:
+def _is_distinctive(part: str) -> bool:
+    """Whether this part of a setting names something: it is neither a default nor missing."""
     return part not in ("default", "–")
 
 
@@ -176,8 +177,8 @@ def _title(setting: tuple[str, str, str], settings: Sequence[tuple[str, str, str
     differing = [
         part
         for place, part in enumerate(setting)
-        if _named(part)
-        and (place or not _named(setting[1]))  # a problem implies its family
+        if _is_distinctive(part)
+        and (place or not _is_distinctive(setting[1]))  # a problem implies its family
         and (len(settings) == 1 or len({other[place] for other in settings}) > 1)
     ]
     return "; ".join(differing) or "Regret"
@@ -188,7 +189,9 @@ def _shared(settings: Sequence[tuple[str, str, str]]) -> list[str]:
     if len(settings) == 1:
         return []
     alike = [set(parts) for parts in zip(*settings, strict=True)]
-    return [part for parts in alike[1:] if len(parts) == 1 for part in parts if _named(part)]
+    return [
+        part for parts in alike[1:] if len(parts) == 1 for part in parts if _is_distinctive(part)
+    ]
 
 
 def _looks(listed: Sequence[ReportEntry]) -> Looks:
@@ -271,8 +274,8 @@ def _curves(known: list[ReportEntry], epsilon: float | None, looks: Looks) -> Ch
     per = known[0].about["per"]
     across = Axis.around(f"{per}s so far", [first, longest], room=0.01)
     up = Axis.around("regret", [p.y for line in series for p in line.points])
-    least = limits.least((one.result for one in shown), first)
-    proved = limits.proved(((one.result, looks[one.variant][0]) for one in shown), first, up)
+    least = limits.lower_bounds((one.result for one in shown), first)
+    proved = limits.proven_orders(((one.result, looks[one.variant][0]) for one in shown), first, up)
     return Chart(f"regret by {per}s", across, up, [*series, *least, *proved])
 
 

@@ -113,7 +113,7 @@ class Result(Tabular):
         """The guarantee as a sentence."""
         return NON_PRIVATE if self.guarantee is None else str(self.guarantee)
 
-    def as_json(self) -> dict[str, Any] | None:
+    def guarantee_json(self) -> dict[str, Any] | None:
         """The guarantee as JSON data; None without privacy."""
         return None if self.guarantee is None else self.guarantee.to_dict()
 
@@ -198,7 +198,7 @@ class Result(Tabular):
             "regret_mean": mean,
             "regret_sem": sem,
             "time_average_regret": None if mean is None else mean / served,
-            "guarantee": self.as_json(),
+            "guarantee": self.guarantee_json(),
             **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
             "times_lower_bound": self.times_lower_bound,
             **self.winner(),

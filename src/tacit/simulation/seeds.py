@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.simulation.engines import Failure, Unloadable, local
+from tacit.simulation.engines import Failure, Unloadable, run_locally
 from tacit.simulation.log import RunLog, header
 from tacit.simulation.progress import bar
 from tacit.simulation.table import Record
@@ -152,7 +152,7 @@ def _run(task: Task, seed: int) -> Record:
 
 def _pooled(task: Task, todo: dict[int, None], size: int) -> Outcomes:
     """Run the seeds in `todo` on workers, in order of completion; the first failure ends all."""
-    with closing(local(task, list(todo), size)) as answers:
+    with closing(run_locally(task, list(todo), size)) as answers:
         for seed, answer in answers:
             if isinstance(answer, Failure):
                 raise _told(answer, seed)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.simulation.files import whole
+from tacit.simulation.files import atomic_file
 from tacit.simulation.log import LogContent, Rows, RunLog, read_log
 from tacit.simulation.table import ENCODED, Record, arrow_table, parquet_library
 
@@ -66,12 +66,12 @@ class StudyStore:
         """Write the results file; keep the log as long as cells are missing, to resume from it."""
         ordered = [self.rows[cell] for cell in sorted(self.rows)]
         if failures:
-            with whole(self.failures) as partial:
+            with atomic_file(self.failures) as partial:
                 partial.write_text("".join(json.dumps(one) + "\n" for one in failures), "utf-8")
         else:
             self.failures.unlink(missing_ok=True)
         if ordered:
-            with whole(self.results) as partial:
+            with atomic_file(self.results) as partial:
                 _write_results(partial, self._kind, ordered)
         if len(ordered) == self.cells:
             self._log.clear()

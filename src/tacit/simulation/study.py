@@ -17,7 +17,8 @@ from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned
 from tacit.environments.contract import Environment, World
 from tacit.errors import TacitError, did_you_mean, integer, probability
 from tacit.experiment import Experiment
-from tacit.privacy import Guarantee, PureDP, weakest
+from tacit.privacy import Guarantee, KnownPerRound, PureDP, weakest
+from tacit.protocols.mechanism import Mechanism
 from tacit.simulation.call_options import (
     ArmsAlgorithm,
     ArmsOptions,
@@ -169,11 +170,13 @@ def simulate(
     """
     how, asked_for = _parted(options)
     entry = lookup(algorithm) if isinstance(algorithm, str) else algorithm
-    problem = entry.ask(asked(entry, environment, asked_for), HOW)
+    problem = entry.make_problem(complete_options(entry, environment, asked_for), HOW)
     return study(entry, problem, how, environment)
 
 
-def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) -> dict[str, Any]:
+def complete_options(
+    entry: Algorithm, environment: World | None, options: dict[str, Any]
+) -> dict[str, Any]:
     """Complete the options with those that the environment determines.
 
     Raises
@@ -209,10 +212,10 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
 
 def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | None = None) -> Result:
     """All runs of one algorithm on one problem."""
-    problem = matched(entry, problem, how)
-    fitted, experiment = tried(entry, problem, how, world)
+    problem = with_pilot_totals(entry, problem, how)
+    fitted, experiment = build_first_run(entry, problem, how, world)
     trial = Trial(entry.name, problem, world, how.conditions, first=how.seed)
-    about = recorded(entry, fitted, world)
+    about = options_in_force(entry, fitted, world)
     about |= {"poisoned": how.poisoned} if how.poisoned else {}
     configuration = about | {"first_seed": how.seed}
     done = over_seeds(
@@ -244,20 +247,20 @@ def guarantee_to(
     """
     if world is not None and world.participations is None:
         return None
-    found = experiment.mechanism.printed()
-    if found is None:
+    found = Mechanism.printed(experiment.mechanism)
+    if isinstance(experiment.mechanism.privacy, KnownPerRound):
         found = weakest_recorded(record.get("guarantee") for record in records)
     if found is None:
         return None
     recorded_by = [] if world is None or world.remark is None else [world.remark]
-    return found.given(*recorded_by, *_poisoned(found, poisoned))
+    return found.assuming(*recorded_by, *_poisoned(found, poisoned))
 
 
-def restated(result: Result) -> Guarantee | None:
+def in_theorem_form(result: Result) -> Guarantee | None:
     """The guarantee of a result in the form that its paper's theorem states, where that is another:
     Rényi divergences of `dist-rdp-se`, the ρ of `dist-cdp-se`.
 
-    >>> restated(simulate("dist-cdp-se", horizon=2000, constants="paper", runs=1)).short
+    >>> in_theorem_form(simulate("dist-cdp-se", horizon=2000, constants="paper", runs=1)).short
     '0.6667-zCDP'
     """
     entry = lookup(result.algorithm)
@@ -266,7 +269,7 @@ def restated(result: Result) -> Guarantee | None:
     known = result.configuration
     problem = entry.problem.of(**{k: known[k] for k in entry.options if k in known})
     world = problem.start(0, None).world  # rewards may be bits, which have other noise
-    return entry.form.also(problem.fitted(world, 0))
+    return entry.form.also(problem.for_environment(world, 0))
 
 
 def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
@@ -282,7 +285,7 @@ def _poisoned(guarantee: Guarantee, corrupted: float) -> list[Poisoned]:
     return [Poisoned(part)] if counted and any(part > one.fraction for one in counted) else []
 
 
-def tried(
+def build_first_run(
     entry: Algorithm, problem: Problem, how: RunConfig, world: World | None
 ) -> tuple[Problem, Experiment]:
     """Build the experiment of the first run without playing a round, to reject bad options
@@ -296,7 +299,7 @@ def tried(
     start = problem.start(how.seed, world)
     if how.poisoned:
         poisoning_of(how.poisoned, start.world)
-    fitted = problem.fitted(start.world, how.seed)
+    fitted = problem.for_environment(start.world, how.seed)
     experiment = entry.build(fitted)
     often = 1 if world is None else world.participations or 1
     if often > 1 and _assumes_distinct_rounds(experiment):
@@ -322,7 +325,7 @@ def _assumes_distinct_rounds(experiment: Experiment) -> bool:
     return DistinctRounds() in stated.assumptions or composed
 
 
-def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:
+def options_in_force(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:
     """The options in force; those about random instances only if instances are random."""
     if world is None:
         return entry.describe(problem)
@@ -405,9 +408,9 @@ def compare(
     problems = []
     for entry in entries:
         mine = {name: value for name, value in asked_for.items() if name in entry.options}
-        problems.append(entry.ask(asked(entry, environment, mine)))
-        if entry.matched is None:
-            tried(entry, problems[-1], how, environment)
+        problems.append(entry.make_problem(complete_options(entry, environment, mine)))
+        if entry.pilot_option is None:
+            build_first_run(entry, problems[-1], how, environment)
     results: list[Result] = []
     for entry, problem in zip(entries, problems, strict=True):
         log = None if how.log is None else how.log / f"{entry.name}.jsonl"
@@ -422,15 +425,15 @@ def compare(
     return Results(tuple(results))
 
 
-def matched(entry: Algorithm, problem: Problem, how: RunConfig) -> Problem:
+def with_pilot_totals(entry: Algorithm, problem: Problem, how: RunConfig) -> Problem:
     """The problem with the option that pilot runs set, unless it is given.
 
     Its value is the largest, to within 5 %, whose runs have no more of a total on these seeds than
     those of the reference algorithm.
     """
-    if entry.matched is None:
+    if entry.pilot_option is None:
         return problem
-    option, rule = entry.matched
+    option, rule = entry.pilot_option
     if problem.values()[option] is not None:
         return problem
     seeds = how.seeds[: min(how.runs, MOST_PILOTS)]

@@ -25,9 +25,9 @@ from tacit.simulation.engines import (
     Failure,
     Unloadable,
     attempt,
-    here,
-    local,
-    on_ray,
+    run_here,
+    run_locally,
+    run_on_ray,
 )
 from tacit.simulation.grid import Bundles, Study, read_study, study_of
 from tacit.simulation.log import Rows, check_same, header
@@ -66,7 +66,7 @@ class ExecutionConfig:
 
 
 @dataclass
-class Swept:
+class SweepOutcome:
     """Outcome of a sweep."""
 
     study: Study
@@ -169,15 +169,17 @@ def sweep(
         study = study_of(grid)
     elif not isinstance(study, Study):
         study = read_study(Path(study))
-    swept = carry_out(study, way, None if out is None else Path(out))
+    swept = run_study(study, way, None if out is None else Path(out))
     if swept.interrupted:
         raise KeyboardInterrupt(f"{len(swept.rows)} of {study.cells}")
     return swept.results()
 
 
-def carry_out(study: Study, way: ExecutionConfig, out: Path | None, command: str = "") -> Swept:
+def run_study(
+    study: Study, way: ExecutionConfig, out: Path | None, command: str = ""
+) -> SweepOutcome:
     """Run the cells that are not finished, and write the results."""
-    start, swept = time.perf_counter(), Swept(study)
+    start, swept = time.perf_counter(), SweepOutcome(study)
     head = header(study.name, study.identity(), command)
     keeping = nullcontext() if out is None else stored(out, head, study.cells, way.format)
     with keeping as store:
@@ -209,7 +211,9 @@ def _in_order(study: Study) -> list[int]:
     return sorted(range(study.cells), key=lambda cell: (cell % study.seeds >= few, cell))
 
 
-def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore | None) -> None:
+def _run(
+    swept: SweepOutcome, left: list[int], way: ExecutionConfig, store: StudyStore | None
+) -> None:
     """Run cells and log the finished ones."""
     total, done = swept.study.cells, len(swept.rows)
     task = Bundles(swept.study, tuple(swept.study.bundles(left)))
@@ -232,16 +236,16 @@ def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore 
 def _answers(task: Bundles, way: ExecutionConfig) -> Answers:
     numbers = range(len(task.cells))
     if way.engine == "ray":
-        yield from on_ray(task, numbers, way.address, way.workers or None)
+        yield from run_on_ray(task, numbers, way.address, way.workers or None)
         return
     workers = min(os.cpu_count() or 1 if way.workers is None else way.workers, len(numbers))
     if workers:
         try:
-            yield from local(task, numbers, workers, ONE_THREAD)
+            yield from run_locally(task, numbers, workers, ONE_THREAD)
             return
         except Unloadable:  # not picklable, e.g. defined in a script; no cell has run
             pass
-    yield from here(task, numbers)
+    yield from run_here(task, numbers)
 
 
 # Cost estimates, and studies on disk
@@ -328,7 +332,7 @@ def _done_cells(study: Study, way: ExecutionConfig, out: Path | None) -> int:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedStudy:
     """A study on disk, finished or not, as input of a report."""
 
     head: Mapping[str, Any]
@@ -350,7 +354,7 @@ class Saved:
         return results_of(self.head["study"], self.rows, self.failures)
 
 
-def saved(directory: Path) -> Saved:
+def read_saved(directory: Path) -> SavedStudy:
     """Read the study in the directory of a sweep."""
     known = read_directory(directory)
     if known is None or not known.rows:
@@ -360,4 +364,4 @@ def saved(directory: Path) -> Saved:
         )
     failed = directory / FAILURES
     failures = list(read_results(failed)) if failed.exists() else []
-    return Saved(known.head, list(_parsed(known.rows)), failures)
+    return SavedStudy(known.head, list(_parsed(known.rows)), failures)

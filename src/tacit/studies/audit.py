@@ -36,7 +36,7 @@ from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import ModularSum
 from tacit.protocols.vectors import CentralVectors, LocalVectors, SeparateSums, VectorProtocol
-from tacit.rounds import carry
+from tacit.rounds import aggregate
 from tacit.types import Aggregate, Floats
 
 FALSE_POSITIVE_RATE = 1e-3
@@ -148,8 +148,8 @@ def audit_algorithm(
     protocol, counted = (first, False) if through else sendable(first)
     if protocol.guarantee is None:
         raise TacitError(f"{name} has no guarantee to audit. Choose a private algorithm.")
-    used, sight = weakened(protocol, noise_factor, reuse), sight_of(protocol)
-    with tampered(noise_factor, reuse):
+    used, sight = weakened(protocol, noise_factor, reuse), adversary_view(protocol)
+    with tampered_draws(noise_factor, reuse):
         rows = observed(used, sight, through, seconds=seconds / 2)
         pairs = [_sample(used, sight, through, seconds / 4, moved) for moved in (False, True)]
     epsilon, delta = _claim(protocol)
@@ -158,15 +158,15 @@ def audit_algorithm(
     factor = noise_factor if noise_factor != 1 else 0.5
     needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
-    guarantee, verdict = protocol.guarantee, residuals(rows, false_positive_rate)
+    guarantee, verdict = protocol.guarantee, residual_test(rows, false_positive_rate)
     return AlgorithmAudit(name, *about, guarantee, verdict, bound, epsilon, delta, needed, counted)
 
 
 def first_round(name: str, options: dict[str, Any]) -> Protocol:
     """The protocol of the first round that this algorithm releases, with these options."""
     entry = lookup(name)
-    asked = entry.ask(options)
-    problem = asked.fitted(asked.start(0, None).world, 0)
+    asked = entry.make_problem(options)
+    problem = asked.for_environment(asked.start(0, None).world, 0)
     experiment = entry.build(problem)
     return experiment.open(next(round_ for round_ in experiment.propose() if round_.released))
 
@@ -214,7 +214,7 @@ def _claim(protocol: Protocol) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Sight:
+class AdversaryView:
     """The adversary's view of a protocol: the reports, the first participant's opposite report, the
     numbers.
 
@@ -234,11 +234,11 @@ class Sight:
         view.
         """
         messages = [protocol.report(x, place) for place, x in enumerate(reports)]
-        released = carry(protocol, messages, through) if through else protocol.combine(messages)
+        released = aggregate(protocol, messages, through) if through else protocol.combine(messages)
         return self.read(released, messages)
 
 
-def sight_of(protocol: Protocol) -> Sight:
+def adversary_view(protocol: Protocol) -> AdversaryView:
     """The adversary's view of this protocol."""
     if isinstance(protocol, SeparateSums):
         return _separate(protocol)
@@ -257,7 +257,7 @@ def _unknown(protocol: Protocol) -> TacitError:
     )
 
 
-def _sum(protocol: SumProtocol) -> Sight:
+def _sum(protocol: SumProtocol) -> AdversaryView:
     n, g = protocol.participants, protocol.precision
     alone = protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE
     ones = n if alone else (n + 1) // 2
@@ -268,7 +268,7 @@ def _sum(protocol: SumProtocol) -> Sight:
         def real(released: Aggregate, _: Sequence[Any]) -> list[Number]:
             return [Number(released.value / unit - ones * g, noise)]
 
-        return Sight(reports, 0.0, real, noise, g)
+        return AdversaryView(reports, 0.0, real, noise, g)
     truth = g if alone else ones * g
     stated = protocol.view_distribution if alone else protocol.released_distribution
     distribution, place = _unwrapped(protocol, stated(truth, n), truth)
@@ -276,7 +276,7 @@ def _sum(protocol: SumProtocol) -> Sight:
     def read(released: Aggregate, sent: Sequence[Any]) -> list[Number]:
         return [Number(place(x), distribution) for x in (sent if alone else [released.value])]
 
-    return Sight(reports, 0.0, read, distribution, g)
+    return AdversaryView(reports, 0.0, read, distribution, g)
 
 
 def _unwrapped(
@@ -294,7 +294,7 @@ def _unwrapped(
     return Table.of(0, masses), lambda x: (int(x) - turn) % modulus
 
 
-def _vector(protocol: VectorProtocol) -> Sight:
+def _vector(protocol: VectorProtocol) -> AdversaryView:
     n, s, bound = protocol.participants, protocol.coordinates, protocol.bound
     ups = n // 2
     reports = [np.full(s, -bound)] * (n - ups) + [np.full(s, bound)] * ups
@@ -306,7 +306,7 @@ def _vector(protocol: VectorProtocol) -> Sight:
         def levels(released: Aggregate, _: Sequence[Any]) -> list[Number]:
             return [Number(place(x), whole) for x in released.values]
 
-        return Sight(reports, moved, levels, whole, protocol.precision, s)
+        return AdversaryView(reports, moved, levels, whole, protocol.precision, s)
     if not isinstance(protocol, (CentralVectors, LocalVectors)):
         raise _unknown(protocol)
     distribution, unit = protocol.view_distribution(0, n), protocol.unit
@@ -321,11 +321,11 @@ def _vector(protocol: VectorProtocol) -> Sight:
         return [Number(round(float(x)), distribution) for row in noise for x in row]
 
     local = protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE
-    return Sight(reports, moved, messages if local else sums, distribution, steps, s)
+    return AdversaryView(reports, moved, messages if local else sums, distribution, steps, s)
 
 
-def _separate(protocol: SeparateSums) -> Sight:
-    parts = [sight_of(part) for part in protocol.parts]
+def _separate(protocol: SeparateSums) -> AdversaryView:
+    parts = [adversary_view(part) for part in protocol.parts]
     places = [place for place, part in enumerate(protocol.parts) for _ in range(part.participants)]
     flat = [report for part in parts for report in part.reports]
     reports = [(place, float(x[0])) for place, x in zip(places, flat, strict=True)]
@@ -336,10 +336,10 @@ def _separate(protocol: SeparateSums) -> Sight:
         return [number for part, one, mine in looks for number in part.read(one, mine)]
 
     first = parts[0]
-    return Sight(reports, (0, float(first.moved[0])), read, first.distribution, first.move)
+    return AdversaryView(reports, (0, float(first.moved[0])), read, first.distribution, first.move)
 
 
-def _prefix(protocol: PrefixRound) -> Sight:
+def _prefix(protocol: PrefixRound) -> AdversaryView:
     n, size, sums = protocol.participants, protocol.coordinates, protocol.sums
     distribution = protocol.view_distribution(0, n)
     nothing = np.zeros((1, size))
@@ -347,12 +347,12 @@ def _prefix(protocol: PrefixRound) -> Sight:
     moved[0, 0] = sums.sensitivity
 
     def read(released: Aggregate, sent: Sequence[Any]) -> list[Number]:
-        rows, silos = (sent, 1) if sums.alone else ([released.values], n)
+        rows, silos = (sent, 1) if sums.suffices_alone else ([released.values], n)
         form = sums.form(protocol.step)
         numbers = [x for row in rows for x in form.read([int(x) for x in row], silos)]
         return [Number(int(x) + round(distribution.mean), distribution) for x in numbers]
 
-    return Sight([nothing] * n, moved, read, distribution, sums.sensitivity * sums.scale)
+    return AdversaryView([nothing] * n, moved, read, distribution, sums.sensitivity * sums.scale)
 
 
 # Devices with less noise than stated
@@ -361,7 +361,7 @@ def _prefix(protocol: PrefixRound) -> Sight:
 def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
     """A copy of a protocol without integer noise, with its noise scaled, or drawn once and reused.
 
-    `tampered` changes the draws of protocols with integer noise.
+    `tampered_draws` changes the draws of protocols with integer noise.
     """
     twin: Any = copy.copy(protocol)
     if isinstance(protocol, CentralLaplace):
@@ -379,7 +379,7 @@ def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
 
 
 @contextmanager
-def tampered(factor: float, reuse: bool) -> Iterator[None]:
+def tampered_draws(factor: float, reuse: bool) -> Iterator[None]:
     """Context in which exact integer draws are scaled about their mean or, with `reuse`, drawn
     once.
     """
@@ -410,7 +410,7 @@ def tampered(factor: float, reuse: bool) -> Iterator[None]:
 
 def observed(
     protocol: Protocol,
-    sight: Sight,
+    sight: AdversaryView,
     through: str | None = None,
     *,
     enough: int | None = None,
@@ -421,7 +421,7 @@ def observed(
     By default `enough` is the number at which half the noise is detected.
     """
     rows: list[list[Number]] = []
-    enough = telling(sight.distribution) if enough is None else enough
+    enough = draws_to_reveal(sight.distribution) if enough is None else enough
     started = time.monotonic()
     while len(rows) < 3 or sum(map(len, rows)) < enough:
         rows.append(sight.look(protocol, sight.reports, through))
@@ -436,7 +436,7 @@ def observed(
     return rows
 
 
-def telling(distribution: NoiseDistribution | Laplace) -> int:
+def draws_to_reveal(distribution: NoiseDistribution | Laplace) -> int:
     """Number of draws of this distribution that reveal half the noise.
 
     P-values were below 1e-11 in each of a dozen audits of each kind. An answer of two values
@@ -448,7 +448,7 @@ def telling(distribution: NoiseDistribution | Laplace) -> int:
     return ENOUGH if high - low > CELLS else SPARSE * ENOUGH
 
 
-def residuals(
+def residual_test(
     rows: Sequence[Sequence[Number]], false_positive_rate: float = FALSE_POSITIVE_RATE
 ) -> Verdict:
     """Test whether numbers have their stated distributions and are independent.
@@ -536,7 +536,7 @@ def _unrelated(one: Floats, other: Floats) -> float:
 
 
 def _sample(
-    protocol: Protocol, sight: Sight, through: str | None, seconds: float, moved: bool
+    protocol: Protocol, sight: AdversaryView, through: str | None, seconds: float, moved: bool
 ) -> Floats:
     """The attacker's statistic about the first participant along the worst direction, one per
     round.
@@ -550,7 +550,7 @@ def _sample(
     return np.array(seen)
 
 
-def _pair(sight: Sight, factor: float) -> tuple[Floats, Floats]:
+def _pair(sight: AdversaryView, factor: float) -> tuple[Floats, Floats]:
     """The distributions of the attacker's statistic under both answers, with scaled noise, on one
     grid.
     """

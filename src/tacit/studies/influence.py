@@ -18,7 +18,7 @@ from tacit.algorithms.contextual_problem import ContextualProblem
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.protocols.contract import SumProtocol
 from tacit.simulation.results import Result
-from tacit.simulation.study import RunConfig, simulate, tried
+from tacit.simulation.study import RunConfig, build_first_run, simulate
 from tacit.trust import TrustModel
 
 TRIED = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # multiples of the requested fraction, in the plot
@@ -66,7 +66,7 @@ def contextual_influence(
     A report of tables and corners is one cell; one of moments may have all of its d
     entries at their limits.
     """
-    problem, _ = tried(entry, entry.ask(given), how, None)
+    problem, _ = build_first_run(entry, entry.make_problem(given), how, None)
     assert isinstance(problem, ContextualProblem)
     statistic, _ = problem.chosen()
     assert problem.features is not None
@@ -79,7 +79,7 @@ def contextual_influence(
     return ContextualInfluence(*about, honest.regret_mean, false.regret_mean, single)
 
 
-def reached(
+def influence_of_reach(
     trust: str,
     reach: tuple[float, float],
     means: Sequence[float],
@@ -88,7 +88,7 @@ def reached(
 ) -> Influence:
     """The influence on a protocol of this reach, among options of these means.
 
-    >>> reached("verified", (0.0, 1.0), (0.5, 0.5625), 0.01, 1000)  # doctest: +ELLIPSIS
+    >>> influence_of_reach("verified", (0.0, 1.0), (0.5, 0.5625), 0.01, 1000)  # doctest: +ELLIPSIS
     Influence(trust='verified', change=1.0, shift=0.005625, part=0.058..., people=59)
     """
     low, high = reach
@@ -113,10 +113,12 @@ def influence(
         ways["verified"] = given | {"through": "verified"}
     found = []
     for trust, options in ways.items():
-        _, experiment = tried(entry, entry.ask(options), RunConfig(), None)
+        _, experiment = build_first_run(entry, entry.make_problem(options), RunConfig(), None)
         protocol = experiment.open(experiment.propose()[0])
         if isinstance(protocol, SumProtocol):
-            row = reached(trust, protocol.reach, options["means"], poisoned, participants)
+            row = influence_of_reach(
+                trust, protocol.reach, options["means"], poisoned, participants
+            )
             found.append(row)
     return found
 
@@ -131,7 +133,7 @@ def right_winners(
     entry, means, found = lookup(algorithm), options["means"], dict[str, list[float]]()
     for through in WAYS:
         asked = options | {"trust": "two-servers", "through": through}
-        _, experiment = tried(entry, entry.ask(asked), how, None)
+        _, experiment = build_first_run(entry, entry.make_problem(asked), how, None)
         best = experiment.options[means.index(max(means))]
         runs = [simulate(entry, **asked, **vars(replace(how, poisoned=part))) for part in poisoned]
         found[through] = [_part_of(best, result) for result in runs]

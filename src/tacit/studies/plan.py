@@ -11,52 +11,47 @@ under each trust model.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from tacit.algorithms.problems import MOST
+from tacit.algorithms.problems import DEFAULT_DELTA, MOST
 from tacit.algorithms.registry import Algorithm, lookup
-from tacit.errors import TacitError, integer, positive, probability
-from tacit.privacy.calibration import LARGEST_EPSILON
+from tacit.assumptions import BoundedAdversary
+from tacit.errors import TacitError
+from tacit.privacy import ApproximateDP, Guarantee, PureDP
+from tacit.privacy.guarantees import state_arithmetic
+from tacit.rounding import no_less
 from tacit.sampling.certificates import largest_group
-from tacit.simulation.results import Result
+from tacit.simulation.results import NON_PRIVATE, Result
 from tacit.simulation.study import RunConfig, simulate
 from tacit.studies.influence import (
-    TRIED,
     ContextualInfluence,
     Influence,
     contextual_influence,
     influence,
-    reached,
-    right_winners,
 )
-from tacit.studies.influence import draw as draw_right_winners
+from tacit.studies.plan_request import (
+    ONE_OF_THEM,
+    WHAT_IS_TRUSTED,
+    ExpectedMeans,
+    PlanRequest,
+    trust_of,
+)
+from tacit.terms.aggregation_delta import smallest_masking_delta
 from tacit.trust import DEPLOYABLE, DISHONEST, MISSING, TrustModel
 
 SETTLED = 0.1  # of the gap: a run has settled when regret per participant is below it
-SHARED = 0.8  # of all participants: split evenly until an option is shown to be worse
-MOST_OPTIONS = 100
-RUNS = 60  # per row
 PILOTS = 8  # pilot runs, to find a sufficient horizon
 LONGEST = 4  # pilot horizons, each four times the previous one
 LEVEL = 12.0  # approximate level at which a mixture decides between two options; a first guess
 
-WHAT_IS_TRUSTED: dict[str, str] = {
-    TrustModel.CENTRAL: "the server sees every answer and is trusted to release noisy sums only",
-    TrustModel.SECURE_AGGREGATION: "no party sees an answer; secure aggregation releases noisy "
-    "sums only",
-    TrustModel.TWO_SERVERS: "no party sees an answer unless both servers collude; each adds its "
-    "own noise",
-    TrustModel.SHUFFLER: "a shuffler that does not collude with the server hides who sent which "
-    "message",
-    TrustModel.LOCAL: "no party is trusted: every message is private by itself",
-}
 NAMES: dict[str, str] = {
-    TrustModel.SECURE_AGGREGATION: "secure aggregation: no party is trusted with answers",
+    TrustModel.SECURE_AGGREGATION: "secure aggregation: no party sees an answer, if the server "
+    "follows the protocol",
     TrustModel.TWO_SERVERS: "two servers",
     TrustModel.SHUFFLER: "a shuffler",
     TrustModel.CENTRAL: "a trusted server",
@@ -64,11 +59,15 @@ NAMES: dict[str, str] = {
 }
 """Trust models in a recommendation, the preferred ones first."""
 
+WITH_PROOFS = "two servers with proofs: a report changes a sum by one answer at most"
+
 COMPARED: dict[str, str] = {
     TrustModel.CENTRAL: "a trusted server",
     TrustModel.LOCAL: "local privacy",
 }
 """Trust models that a recommendation is compared with."""
+
+OWN_MEANS = "the problem has means of its own, not the expected ones"
 
 
 @dataclass(frozen=True)
@@ -118,154 +117,6 @@ class Plan:
     contextual: list[ContextualInfluence] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Expected:
-    """Expected means: every option has the baseline rate but one, which is better.
-
-    It is better by a lift (relative) or a gap (absolute). Without a baseline, the means are
-    symmetric around one half.
-    """
-
-    options: int = 2
-    baseline: float | None = None
-    lift: float | None = None
-    gap: float | None = None
-    means: tuple[float, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        arms = integer("options", self.options, at_least=2)
-        if arms > MOST_OPTIONS:
-            raise TacitError(f"options is {arms:,}: must be at most {MOST_OPTIONS}.")
-        if (self.lift is None) == (self.gap is None):
-            both = f"lift is {self.lift} and gap is {self.gap}"
-            given = "lift and gap are missing" if self.lift is None else both
-            raise TacitError(
-                f"{given}: must be one of them. Say how much better the best option is, such as "
-                "--lift 0.2 for 20%."
-            )
-        if self.gap is not None:
-            remedy = "how much better the best option is, in success probability, such as 0.05"
-            probability("gap", self.gap, remedy)
-        if self.lift is not None:
-            positive("lift", self.lift, "how much better the best option is, such as 0.1 for 10%")
-            if self.baseline is None:
-                raise TacitError(
-                    f"lift is {self.lift:g}, relative to a baseline. Give the baseline."
-                )
-        if self.baseline is not None:
-            remedy = "the success probability of the options today, such as 0.02"
-            probability("baseline", self.baseline, remedy)
-        low = 0.5 - (self.gap or 0) / 2 if self.baseline is None else float(self.baseline)
-        best = low + (low * self.lift if self.lift is not None else (self.gap or 0))
-        if best > 1:
-            raise TacitError(
-                f"the best option has mean {best:g}: must be at most 1. Use a smaller lift or gap."
-            )
-        object.__setattr__(self, "means", (*[low] * (arms - 1), best))
-
-    @property
-    def difference(self) -> float:
-        """The gap between the best option and the others."""
-        return self.means[-1] - self.means[0]
-
-
-@dataclass(frozen=True)
-class People:
-    """The participants: number per day, participations of each, dropouts, corrupted ones, most
-    rounds.
-    """
-
-    participations: int = 1
-    dropout: float = 0.0
-    poisoned: float = 0.0
-    rounds: int | None = None
-    per_day: int | None = None
-    horizon: int | None = None
-
-    def __post_init__(self) -> None:
-        remedy = "the fraction of a round that may drop out, such as 0.1"
-        probability("dropout", self.dropout, remedy, zero=True)
-        remedy = "the fraction of poisoned reports, such as 0.01"
-        probability("poisoned", self.poisoned, remedy, zero=True)
-        for name, value in vars(self).items():
-            if name not in ("dropout", "poisoned") and value is not None:
-                found = integer(name, value, at_least=1)
-                if found > MOST:
-                    raise TacitError(f"{name} is {found:.4g}: must be at most {MOST:.0e}.")
-                object.__setattr__(self, name, found)
-
-    def days(self, participants: int | None) -> int | None:
-        """Days until this many participants have arrived."""
-        known = participants is not None and self.per_day is not None
-        return math.ceil((participants or 0) / (self.per_day or 1)) if known else None
-
-
-@dataclass(frozen=True)
-class PlanRequest:
-    """The input of a plan: expected means, participants, guarantee, algorithms and execution.
-
-    `trusts` are the trust models to compare, if there is a single algorithm. `control_share` is the
-    share of participants that get the control.
-    """
-
-    expected: Expected
-    people: People
-    epsilon: float = 1.0
-    delta: float | None = None
-    algorithms: tuple[str, ...] = ("private-med",)
-    control_share: float | None = None
-    trusts: tuple[str, ...] = tuple(str(trust) for trust in WHAT_IS_TRUSTED)
-    how: RunConfig = field(default_factory=lambda: RunConfig(RUNS))
-
-    def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
-        if self.epsilon > LARGEST_EPSILON:
-            raise TacitError(
-                f"epsilon is {self.epsilon:g}: must be at most {LARGEST_EPSILON}. A larger one "
-                "protects nothing."
-            )
-        if self.control_share is not None:
-            remedy = "the fraction of participants that get the control, such as 0.2"
-            probability("control_share", self.control_share, remedy, zero=True)
-
-    @classmethod
-    def of(cls, **asked: Any) -> PlanRequest:
-        """Build a request from the fields of all parts, by name; `algorithm` stands for one of
-        `algorithms`.
-        """
-        own = ("epsilon", "delta", "control_share", "trusts")
-        parts: dict[str, dict[str, Any]] = {}
-        kinds = {"expected": Expected, "people": People, "how": RunConfig}
-        for part, kind in kinds.items():
-            names = [entry.name for entry in fields(kind) if entry.init]
-            parts[part] = {name: asked.pop(name) for name in names if name in asked}
-        chosen = tuple(asked.pop("algorithms", ()))
-        one = asked.pop("algorithm", "private-med")
-        mine = {name: asked.pop(name) for name in own if name in asked}
-        if asked:
-            raise TacitError(f"a plan has no option {', '.join(asked)}. See tacit plan --help.")
-        expected, people = Expected(**parts["expected"]), People(**parts["people"])
-        how = RunConfig(**({"runs": RUNS} | parts["how"]))
-        return cls(expected, people, algorithms=chosen or (one,), how=how, **mine)
-
-    def given(self, entry: Algorithm, trust: str | None) -> dict[str, Any]:
-        """The requested options that an algorithm has."""
-        share, options = self.control_share, self.expected.options
-        asked = {
-            "means": self.expected.means,
-            "epsilon": self.epsilon,
-            "participations": self.people.participations,
-            "delta": self.delta,
-            "dropout": self.people.dropout or None,
-            "rounds": self.people.rounds,
-            "control_share": SHARED / options if share is None else share,
-            "trust": trust,
-        }
-        if entry.family == "contextual":
-            asked["arms"] = options
-        return {k: v for k, v in asked.items() if v is not None and k in entry.options}
-
-
 def plan(
     options: int = 2,
     horizon: int | None = None,
@@ -287,11 +138,11 @@ def plan(
     epsilon : float
         ε of the guarantee to a participant over all participations.
     delta : float, optional
-        δ of the guarantee; by default the algorithm's own.
+        δ of the guarantee; by default the algorithm's own, and 1e-6 with secure aggregation.
     **more
-        Fields of `Expected` (`baseline`, `lift`), `People` (`participations`, `dropout`,
-        `poisoned`, `rounds`, `per_day`), `PlanRequest` (`algorithms`, `trusts`, `control_share`)
-        and `RunConfig` (`runs`, `seed`, `progress`).
+        Fields of `ExpectedMeans` (`baseline`, `lift`), `ExpectedParticipants` (`participations`,
+        `dropout`, `poisoned`, `rounds`, `per_day`), `PlanRequest` (`algorithms`, `trusts`,
+        `control_share`) and `RunConfig` (`runs`, `seed`, `progress`).
 
     Returns
     -------
@@ -325,14 +176,15 @@ def answer(question: PlanRequest) -> Plan:
                 f"algorithm is {entry.name}, whose cost depends on the features of the options. "
                 "Name their table in a definition (options_file) and use tacit experiment check."
             )
+    _check_expected(wanted, question.expected)
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
     costs, errors, influences, measured = [], [], list[Influence](), list[ContextualInfluence]()
     for entry in wanted:
         for trust in question.trusts if by_trust else (None,):
             who = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
             about = (*who, entry.name, entry.family)
-            given = question.given(entry, trust)
             try:
+                given = question.given(entry, trust)
                 costs.append(Cost(*about, **_cost(entry, given, question)))
                 if question.people.poisoned and entry.family == "arms":
                     decided = costs[-1].participants
@@ -350,8 +202,21 @@ def answer(question: PlanRequest) -> Plan:
         raise errors[0]
     served = {cost.trust: cost for cost in costs if not cost.infeasible}
     decides = by_trust and wanted[0].family == "arms"
-    advice = _by_trust(served, question.expected) if decides else _least(served)
+    advice = _by_trust(served, question) if decides else _least(served)
     return Plan(costs, advice, influences, measured)
+
+
+def _check_expected(wanted: Sequence[Algorithm], expected: ExpectedMeans) -> None:
+    """Reject means that no algorithm takes, and algorithms that lack theirs."""
+    if any("means" in entry.options for entry in wanted):
+        if not expected.means:
+            raise TacitError(f"lift and gap are missing: {ONE_OF_THEM}")
+    elif expected.stated:
+        names = ", ".join(entry.name for entry in wanted)
+        raise TacitError(
+            f"{expected.stated}: must not be given for {names}, whose problem has means of its "
+            "own. Leave it out."
+        )
 
 
 def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
@@ -360,7 +225,8 @@ def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dic
         found = _until_decided(entry, given, question)
     if question.people.horizon is not None or not found:
         found = _whole(entry, given, question) | found
-    notes = (_note(given), _tolerating(entry, given, question) if "worse" in found else "")
+    other = "" if "means" in given or not question.expected.means else OWN_MEANS
+    notes = (other, _note(given), _tolerating(entry, given, question) if "worse" in found else "")
     return found | {"note": "; ".join(filter(None, notes))}
 
 
@@ -395,8 +261,7 @@ def _until_decided(
     result = simulate(entry, **options, **vars(how))
     participants = result.decided()["participants_to_decide"]
     return {
-        "guarantee": result.guarantee_text,
-        "stated": result.as_json(),
+        **_stated(result, trust_of(entry, given.get("trust")), question),
         "participants": participants,
         "days": question.people.days(participants),
         "worse": result.regret_mean / question.expected.difference,
@@ -404,6 +269,27 @@ def _until_decided(
         "bits_per_user": result.mean("bits_per_user"),
         "command": command(entry.name, options, how, "--until-decided"),
     }
+
+
+def _stated(result: Result, trust: TrustModel, question: PlanRequest) -> dict[str, Any]:
+    """The guarantee of terms: a simulated sum has no δ of masks, and nothing is encrypted."""
+    found = result.guarantee
+    if found is None:
+        return {"guarantee": NON_PRIVATE}
+    if trust is TrustModel.SECURE_AGGREGATION:
+        found = _with_masks(found, question.total_delta)
+    if trust in (TrustModel.SECURE_AGGREGATION, TrustModel.SHUFFLER):
+        found = found.assuming(BoundedAdversary())
+    return {"guarantee": str(found), "stated": found.to_dict()}
+
+
+def _with_masks(noise: Guarantee, total: float) -> Guarantee:
+    """The guarantee with the δ of terms, or with more where the noise leaves masks too little."""
+    masks, least = smallest_masking_delta(noise.participations), noise.approximated
+    used = Fraction(0) if isinstance(least, PureDP) else Fraction(least.delta)
+    delta = max(total, no_less(used + masks))
+    made = ApproximateDP(least.epsilon, delta, **noise.shared_fields)
+    return state_arithmetic(made, noise.arithmetic)
 
 
 def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> int:
@@ -429,11 +315,12 @@ def _note(given: dict[str, Any]) -> str:
     people = largest_group(given["epsilon"] / given.get("participations", 1))
     return (
         f"rounds are cut into groups of {people:,}, the most that are certified at this epsilon; "
-        "each has noise of its own"
+        "each has noise of its own; definitions have a delta here, so plan them with "
+        f"--delta {DEFAULT_DELTA:g}"
     )
 
 
-def _guess(given: dict[str, Any], expected: Expected) -> int:
+def _guess(given: dict[str, Any], expected: ExpectedMeans) -> int:
     """First guess of a horizon: twice the number at which equally served options are
     distinguishable.
     """
@@ -467,8 +354,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
         known["lost_share"] = result.regret_mean / (gap * result.horizon)
         known["users_to_settle"] = _settles(result, gap)
     return {
-        "guarantee": result.guarantee_text,
-        "stated": result.as_json(),
+        **_stated(result, trust_of(entry, given.get("trust")), question),
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,
         "rounds": result.mean("rounds"),
@@ -516,13 +402,17 @@ def _least(served: dict[str, Cost]) -> str:
     )
 
 
-def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
+def _by_trust(served: dict[str, Cost], question: PlanRequest) -> str:
     """Recommend secure aggregation where it is feasible and deployable, else the next trust model;
-    compare the central and local models with it.
+    compare the central and local models with it. With malicious participants, recommend proofs.
     """
+    expected, names = question.expected, NAMES
+    if question.people.poisoned:
+        others = {name: said for name, said in NAMES.items() if name != TrustModel.TWO_SERVERS}
+        names = {TrustModel.TWO_SERVERS: WITH_PROOFS, **others}
     decided = {
         name: served[name].participants
-        for name in sorted(NAMES, key=lambda one: one not in DEPLOYABLE)
+        for name in sorted(names, key=lambda one: one not in DEPLOYABLE)
         if name in served and served[name].participants is not None
     }
     apart = f"{expected.means[0]:g} and {expected.means[-1]:g}"
@@ -535,7 +425,7 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     days = served[first].days
     waited = "" if days is None else f" ({days:,} day{'s' * (days > 1)})"
     parts = [
-        f"Use {NAMES[first]}. Nine of ten experiments distinguish rates of {apart} with "
+        f"Use {names[first]}. Nine of ten experiments distinguish rates of {apart} with "
         f"{_people(ours)}{waited}, of whom "
         f"{_people(served[first].worse)} get a worse option."
     ]
@@ -544,7 +434,9 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     for name, count in decided.items():
         if name in COMPARED and name != first and count and ours:
             ratio = count / ours
-            compared = "as many" if 0.8 < ratio < 1.25 else f"{ratio:,.1f} times as many"
+            compared = (
+                "as many" if 0.8 < ratio < 1.25 else f"{float(f'{ratio:.2g}'):,g} times as many"
+            )
             parts.append(f"With {COMPARED[name]} it takes {compared}.")
     return " ".join(parts)
 
@@ -555,47 +447,3 @@ def _people(count: float | None) -> str:
         return "no participants"
     digits = 2 - 1 - math.floor(math.log10(count))
     return f"about {round(count, digits):,.0f} participants"
-
-
-def draw_poisoning(question: PlanRequest, result: Plan, path: Path) -> Path:
-    """Plot how often two servers find the best option under poisoning, with and without
-    verification.
-
-    The fractions of corrupted participants are multiples of the requested one.
-    """
-    named = [name for name in question.algorithms if "through" in lookup(name).options]
-    algorithm = named[0] if named else "private-med"
-    decided = {cost.trust: cost.participants for cost in result.costs}
-    horizon = decided.get("two-servers") or max((n or 0 for n in decided.values()), default=0)
-    options = {
-        "means": question.expected.means,
-        "epsilon": question.epsilon,
-        "participations": question.people.participations,
-        "horizon": max(horizon, 100 * question.expected.options),
-    }
-    parts = [part for times in TRIED if (part := times * question.people.poisoned) < 1]
-    found = right_winners(algorithm, parts, question.how, **options)
-    means = question.expected.means
-    turning = reached("verified", (0.0, 1.0), means, question.people.poisoned, None).part
-    return draw_right_winners(found, parts, turning, path)
-
-
-def draw(result: Plan, path: Path) -> Path:
-    """Plot participants until a decision, and those on a worse option, by trust model."""
-    from tacit.simulation import pictures
-
-    shown = [cost for cost in result.costs if cost.participants is not None]
-    if not shown:
-        raise TacitError(
-            "no row reaches a decision, so there is nothing to draw. Use a larger difference."
-        )
-    figure, axes = pictures.axes()
-    places = np.arange(len(shown))
-    axes.barh(places, [cost.participants for cost in shown], color="#4477aa", label="asked")
-    axes.barh(places, [cost.worse for cost in shown], color="#ee6677", label="on a worse option")
-    axes.set_yticks(places, [cost.trust for cost in shown])
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel("participants until nine of ten experiments are decided")
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
-    return pictures.save(figure, path)

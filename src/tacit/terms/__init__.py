@@ -40,7 +40,7 @@ from tacit.terms.parts import (
     Answer,
     Noise,
     Party,
-    Promise,
+    StatedGuarantee,
     check_text,
 )
 from tacit.terms.pinned import (
@@ -86,7 +86,7 @@ __all__ = [
     "Party",
     "Pinned",
     "PinnedTerms",
-    "Promise",
+    "StatedGuarantee",
     "Terms",
     "approve_successor",
     "canonical",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 from tacit.rounding import spelt
 
 
@@ -32,9 +32,9 @@ class Account:
         require(cost > 0, "cost of the round", cost, "> 0")
         taken, most = self.taken, self.participations
         rule = f"below {most}, the limit of the terms. Nothing is sent"
-        require(taken < most, "number of participations", taken, rule, Refusal)
+        require(taken < most, "number of participations", taken, rule, Rejected)
         left = self.limit - self.spent
         rule = f"at most {spelt(left)}, the rest of the privacy budget {self.limit}. "
         rule += "Nothing is sent"
-        require(cost <= left, "epsilon of the round", cost, rule, Refusal)
+        require(cost <= left, "epsilon of the round", cost, rule, Rejected)
         return replace(self, spent=self.spent + cost, taken=self.taken + 1)

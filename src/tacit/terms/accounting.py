@@ -23,6 +23,7 @@ MOST_TERMS = 1 << 22
 
 _CACHED = 256
 _LARGE = 1e250
+_NEGLIGIBLE = 1e-290
 _LARGEST_EPSILON = 64
 _BENDS = (
     4 * math.exp(-0.5) / math.sqrt(2 * math.pi),  # E|z² - 1|
@@ -230,7 +231,10 @@ def cells_delta(bits: int, bias: Fraction, epsilon: Fraction) -> float:
     tail_moves = [0.0, *accumulate(reversed(moves))][::-1]
     found, start, places = [], 0, len(stays)
     for likely, other in zip(stays, moves, strict=True):
-        while start < places and likely * moves[start] <= factor * other * stays[start]:
+        if likely < _NEGLIGIBLE:  # its products are 0 in doubles, whatever the second number is
+            continue
+        ratio = other / likely
+        while start < places and moves[start] <= factor * (ratio * stays[start]):
             start += 1
         found.append(likely * tail_moves[start] - factor * other * tail_stays[start])
     return math.fsum(found)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import date
 from fractions import Fraction
+from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 
 LONGEST = 1 << 16  # most bytes of a document
 LARGEST = (1 << 53) - 1  # largest integer that every JSON parser represents exactly
@@ -42,32 +43,34 @@ def canonical(document: object) -> bytes:
 
 @contextmanager
 def invalid_terms() -> Iterator[None]:
-    """Convert the errors of a document with missing or invalid fields into `Refusal`."""
+    """Convert the errors of a document with missing or invalid fields into `Rejected`."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         reason = str(problem) if isinstance(problem, TacitError) else repr(problem)
-        raise Refusal(f"terms are invalid: {reason}") from None
+        raise Rejected(f"terms are invalid: {reason}") from None
 
 
 def parsed(data: bytes) -> Any:
     """Decode a document; reject bytes that are not in canonical form."""
     if len(data) > LONGEST:
-        raise Refusal(f"terms have {len(data)} bytes: must be at most {LONGEST}. Shorten the texts")
+        raise Rejected(
+            f"terms have {len(data)} bytes: must be at most {LONGEST}. Shorten the texts"
+        )
     try:
         document = json.loads(data.decode("utf-8", "strict"))
         same = canonical(document) == data
     except (ValueError, RecursionError) as problem:
-        raise Refusal(f"terms are not a JSON document: {problem}") from None
+        raise Rejected(f"terms are not a JSON document: {problem}") from None
     if not same:
-        raise Refusal(
+        raise Rejected(
             "terms are not in canonical form: keys must be sorted, without spaces and with no "
             "escapes but those of control characters. Write them with tacit.terms.canonical"
         )
     return document
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """A value of terms as plain data; a dataclass becomes an object of its fields."""
     match value:
         case Fraction():
@@ -77,30 +80,34 @@ def plain(value: Any) -> Any:
         case date():
             return value.isoformat()
         case tuple():
-            return [plain(one) for one in value]
+            return [to_plain(one) for one in value]
     if is_dataclass(value):
-        return {one.name: plain(vars(value)[one.name]) for one in fields(value)}
+        return {one.name: to_plain(vars(value)[one.name]) for one in fields(value)}
     return value
 
 
-def read(kind: Any, value: Any) -> Any:
+def from_plain(kind: Any, value: Any) -> Any:
     """Inverse of `plain` for a type; raises `KeyError`, `TypeError` or `ValueError`."""
     if is_dataclass(kind):
         if is_dataclass(value):  # read before
             return value
-        hints = get_type_hints(kind)
-        given = {one.name: read(hints[one.name], value[one.name]) for one in fields(kind)}
+        hints = _hints(kind)
+        given = {one.name: from_plain(hints[one.name], value[one.name]) for one in fields(kind)}
         return kind(**given)  # type: ignore[operator]
     if get_origin(kind) is UnionType and is_dataclass(get_args(kind)[0]):  # or None
-        return None if value is None else read(get_args(kind)[0], value)
+        return None if value is None else from_plain(get_args(kind)[0], value)
     if get_origin(kind) is tuple:
-        return tuple(read(get_args(kind)[0], one) for one in value)
+        return tuple(from_plain(get_args(kind)[0], one) for one in value)
     readers: dict[Any, Any] = {
         Fraction: read_fraction,
         bytes: bytes.fromhex,
         date: date.fromisoformat,
     }
     return readers.get(kind, lambda same: same)(value)
+
+
+# annotations are texts, and evaluating them is slow
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def read_fraction(text: object) -> Fraction:

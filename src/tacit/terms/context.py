@@ -34,7 +34,7 @@ from tacit.contextual.fitted import FitPolicy, FitReport, most_plays
 from tacit.contextual.policies import LinearPolicy, TablePolicy
 from tacit.contextual.statistics import ScaledMomentReport, TableReport
 from tacit.errors import TacitError, require
-from tacit.terms.canonical import read
+from tacit.terms.canonical import from_plain
 from tacit.terms.parts import check_fraction, check_names, check_text, check_whole
 
 BY_POLICY = 0xFFFF
@@ -212,7 +212,7 @@ class ContextTerms:
         return report.vector(report.cell(segment, option, level))
 
     @property
-    def kept(self) -> int:
+    def known_size(self) -> int:
         """How many integers `choose` makes known."""
         return 2
 
@@ -328,7 +328,7 @@ class MomentTerms(FeatureTerms):
         return self.report(options, levels).vector(known, level)
 
     @property
-    def kept(self) -> int:
+    def known_size(self) -> int:
         """How many integers `choose` makes known: the features of the chosen option."""
         return self.dimension
 
@@ -371,7 +371,7 @@ class CornerTerms(FeatureTerms):
         return report.vector(report.cell(corner, 0, level))
 
     @property
-    def kept(self) -> int:
+    def known_size(self) -> int:
         """How many integers `choose` makes known: the corner."""
         return 1
 
@@ -467,7 +467,7 @@ def read_context(data: Any) -> ContextTerms | None:
             f"context.statistic is {data['statistic']!r}: must be {' or '.join(kinds)}"
         )
     fields = tuple(
-        read(ContextField if "values" in one else NumberField, one) for one in data["fields"]
+        from_plain(ContextField if "values" in one else NumberField, one) for one in data["fields"]
     )
     kind = kinds[data["statistic"]]
     more = {}
@@ -476,7 +476,7 @@ def read_context(data: Any) -> ContextTerms | None:
         more["resolution"] = data["resolution"]
     if kind is FittedTerms:
         more = {name: data[name] for name in ("dimension", "plays", "resolution")}
-    evaluation = read(Fraction, data["evaluation"])
+    evaluation = from_plain(Fraction, data["evaluation"])
     return kind(fields, data["statistic"], evaluation, **more)
 
 

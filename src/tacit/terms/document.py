@@ -34,7 +34,7 @@ from tacit.assumptions import (
 )
 from tacit.contextual.fitted import FitReport
 from tacit.contextual.statistics import ScaledMomentReport
-from tacit.errors import Refusal, TacitError, require
+from tacit.errors import Rejected, TacitError, require
 from tacit.signatures import KEY_SIZE
 from tacit.terms.accounting import SLACK, gaussian_delta, skellam_delta, vector_delta
 from tacit.terms.aggregation_delta import (
@@ -42,7 +42,7 @@ from tacit.terms.aggregation_delta import (
     smallest_masking_delta,
     smallest_shuffler_delta,
 )
-from tacit.terms.canonical import canonical, invalid_terms, parsed, plain, read
+from tacit.terms.canonical import canonical, from_plain, invalid_terms, parsed, to_plain
 from tacit.terms.context import (
     TABLE,
     TABLE_SENSITIVITY,
@@ -65,7 +65,7 @@ from tacit.terms.parts import (
     Answer,
     Noise,
     Party,
-    Promise,
+    StatedGuarantee,
     check_fraction,
     check_names,
     check_text,
@@ -95,7 +95,7 @@ class Terms:
     ----------
     question, options, answer
         The question to participants, in words that they read.
-    promise, noise, aggregation
+    guarantee, noise, aggregation
         The guarantee and its requirements on every round.
     parties
         The operators of the servers of the trust model, in the order of `ROLES`.
@@ -134,7 +134,7 @@ class Terms:
     ...     question="Which greeting do people like?",
     ...     options=("Hello", "Hi"),
     ...     answer=Answer("1 if you liked it, 0 if not", window=60),
-    ...     promise=Promise(Fraction(1), participations=2),
+    ...     guarantee=StatedGuarantee(Fraction(1), participations=2),
     ...     noise=Noise(Fraction(2)),
     ...     parties=parties,
     ...     first_day=date(2026, 11, 16),
@@ -147,7 +147,7 @@ class Terms:
     question: str
     options: tuple[str, ...]
     answer: Answer
-    promise: Promise
+    guarantee: StatedGuarantee
     noise: Noise
     parties: tuple[Party, ...]
     first_day: date
@@ -170,7 +170,7 @@ class Terms:
         object.__setattr__(self, "trust", _trust(self.trust))
         if not self.suite:
             object.__setattr__(self, "suite", _suites(self.trust)[0])
-        checks = [self.answer.check, self.promise.check, self.noise.check, self.aggregation.check]
+        checks = [self.answer.check, self.guarantee.check, self.noise.check, self.aggregation.check]
         for check in (*checks, *(party.check for party in self.parties)):
             check()
         _check_texts(self)
@@ -185,8 +185,8 @@ class Terms:
 
     def document(self) -> dict[str, Any]:
         """Return the terms as plain data."""
-        document, least = plain(self), self.noise.least
-        answer, promise = document["answer"], document.pop("promise")
+        document, least = to_plain(self), self.noise.least
+        answer, guarantee = document["answer"], document.pop("guarantee")
         answer["range"] = [answer.pop("low"), answer.pop("high")]
         document["noise"]["minimum"] = [least.numerator, least.denominator]
         if self.context is None:
@@ -194,7 +194,7 @@ class Terms:
         return {
             **document,
             "assumptions": _listed(self.assumptions),
-            "guarantee": {**promise, "neighbours": "replace-one", "view": self.view.value},
+            "guarantee": {**guarantee, "neighbours": "replace-one", "view": self.view.value},
             "trust": self.trust.value,
             "version": VERSION,
         }
@@ -228,7 +228,7 @@ class Terms:
             DishonestAtMost(Scope.ROUND, about.dishonest_count, about.dishonest_fraction),
             ReleasedOnlyAbove(1 - about.missing_fraction),
         }
-        if self.promise.participations > 1 and self.noise.distribution in _BOUNDED_BY_DELTA:
+        if self.guarantee.participations > 1 and self.noise.distribution in _BOUNDED_BY_DELTA:
             shared.add(DistinctRounds())
         if self.trust is TrustModel.SHUFFLER:
             return frozenset(shared | {NonColludingShuffler(), BoundedAdversary()})
@@ -262,14 +262,13 @@ class Terms:
                 **document,
                 "answer": {**answer, "low": low, "high": high},
                 "noise": {**noise, "minimum": _pair(noise["minimum"])},
-                "promise": document["guarantee"],
                 "context": read_context(document.get("context")),
                 "suite": document["suite"] or "none",
             }
-            terms: Terms = read(cls, fields)
+            terms: Terms = from_plain(cls, fields)
             _check_assumptions(document["assumptions"], terms.document()["assumptions"])
         if terms.document() != document:
-            raise Refusal(
+            raise Rejected(
                 f"terms have fields or values that version {VERSION} does not define: must be "
                 "exactly those of docs/reference/wire-formats/terms.md"
             )
@@ -336,7 +335,7 @@ class Terms:
     def _parameter(self, chosen: bool, stated: Fraction) -> Fraction:
         if chosen or self.context is None:
             return stated
-        return self.context.slice_noise(stated, self._moved, self.promise.epsilon)
+        return self.context.slice_noise(stated, self._moved, self.guarantee.epsilon)
 
     @property
     def _moved(self) -> int:
@@ -355,36 +354,36 @@ class Terms:
     @property
     def cost(self) -> Fraction:
         """The ε that one round may cost a participant: ε divided by the participations."""
-        return self.promise.epsilon / self.promise.participations
+        return self.guarantee.epsilon / self.guarantee.participations
 
     @property
     def delta_cost(self) -> Fraction:
         """The δ that one round costs a participant: δ divided by the participations."""
-        return self.promise.delta / self.promise.participations
+        return self.guarantee.delta / self.guarantee.participations
 
     @property
     def aggregation_delta(self) -> Fraction:
         """The part of δ that the aggregation needs by itself, whatever the noise is."""
-        often = self.promise.participations
+        often = self.guarantee.participations
         if self.trust is TrustModel.SECURE_AGGREGATION:
             return smallest_masking_delta(often)
         if self.trust is TrustModel.SHUFFLER and self.noise.distribution == DISCRETE_LAPLACE:
             metrics = len(self.answer.metrics)
-            return smallest_shuffler_delta(self.promise.epsilon, often, metrics)
+            return smallest_shuffler_delta(self.guarantee.epsilon, often, metrics)
         return Fraction(0)
 
     @property
     def noise_delta(self) -> Fraction:
         """The part of δ that the aggregation leaves to the noise."""
-        return self.promise.delta - self.aggregation_delta
+        return self.guarantee.delta - self.aggregation_delta
 
     @property
-    def each(self) -> tuple[Fraction, Fraction]:
+    def per_metric_target(self) -> tuple[Fraction, Fraction]:
         """ε and δ that noise has to achieve for one metric in one round, under basic composition:
         equal parts, δ without that of the aggregation.
         """
         metrics = len(self.answer.metrics)
-        often = self.promise.participations * metrics
+        often = self.guarantee.participations * metrics
         return self.cost / metrics, self.noise_delta / often
 
     @property
@@ -427,7 +426,7 @@ def _check_version(document: Any) -> None:
         f"{VERSION}. Publish the experiment anew with this version of tacit, and let every party "
         "sign it again"
     )
-    require(version == VERSION, "version of the terms", repr(version), rule, Refusal)
+    require(version == VERSION, "version of the terms", repr(version), rule, Rejected)
 
 
 def _check_assumptions(stated: Any, needed: list[dict[str, Any]]) -> None:
@@ -528,7 +527,7 @@ def _check_context(terms: Terms) -> None:
     require(not part or not shuffled, "context.evaluation", part, "0 with trust shuffler")
     provable = terms.context.exact or not terms.proofs
     require(provable, "proofs", terms.proofs, "0 with moments: only tables have proofs")
-    often, metrics = terms.promise.participations, len(terms.answer.metrics)
+    often, metrics = terms.guarantee.participations, len(terms.answer.metrics)
     require(often == 1, "participations", often, "1 where devices choose")
     rule = "1 where devices choose, or more with an evaluation slice, which reports the others"
     require(metrics == 1 or terms.context.evaluation, "number of metrics", metrics, rule)
@@ -536,7 +535,7 @@ def _check_context(terms: Terms) -> None:
 
 def _check_noise(terms: Terms) -> None:
     """Reject noise that does not achieve the guarantee, as far as this module knows."""
-    noise, promise, metrics = terms.noise, terms.promise, len(terms.answer.metrics)
+    noise, guarantee, metrics = terms.noise, terms.guarantee, len(terms.answer.metrics)
     exact = terms.context is None or terms.context.exact
     allowed = NOISES[terms.trust, noise.by]
     if terms.context is not None:  # the noise whose sensitivity to a statistic is verified
@@ -554,7 +553,7 @@ def _check_noise(terms: Terms) -> None:
     certified = noise.distribution == CERTIFIED_POLYA
     pure = certified or (exact and (noise.by == "servers" or terms.trust is TrustModel.LOCAL))
     rule = f"0 where servers add the noise, with trust local and with {CERTIFIED_POLYA} noise"
-    require(not pure or not promise.delta, "delta", promise.delta, rule)
+    require(not pure or not guarantee.delta, "delta", guarantee.delta, rule)
     if noise.distribution in (RANDOMIZED_RESPONSE, CERTIFIED_POLYA):
         rule = f"1 with {noise.distribution}, which is for one bit"
         require(terms.answer.levels == 1, "levels", terms.answer.levels, rule)
@@ -567,10 +566,10 @@ def _check_noise(terms: Terms) -> None:
         CERTIFIED_POLYA,
     )
     moved = terms.answer.levels * metrics if terms.context is None else TABLE_SENSITIVITY
-    wanted = Fraction(moved * promise.participations) / promise.epsilon
+    wanted = Fraction(moved * guarantee.participations) / guarantee.epsilon
     rule = (
-        f"at least {wanted} for epsilon {promise.epsilon}, {terms.answer.levels} levels, "
-        f"{promise.participations} participations and {metrics} metrics. Raise the scale"
+        f"at least {wanted} for epsilon {guarantee.epsilon}, {terms.answer.levels} levels, "
+        f"{guarantee.participations} participations and {metrics} metrics. Raise the scale"
     )
     require(not laplace or noise.least >= wanted, "noise.minimum", noise.least, rule)
     smallest, formula = terms.aggregation_delta, FORMULAS.get(terms.trust, "0")
@@ -578,7 +577,7 @@ def _check_noise(terms: Terms) -> None:
         f"at least {smallest} with trust {terms.trust.value}: {formula}. Raise delta, or choose "
         "trust two-servers for delta 0"
     )
-    require(rehearsed or promise.delta >= smallest, "delta", promise.delta, rule)
+    require(rehearsed or guarantee.delta >= smallest, "delta", guarantee.delta, rule)
 
 
 def _check_delta(terms: Terms) -> None:
@@ -587,16 +586,16 @@ def _check_delta(terms: Terms) -> None:
     Metrics and participations compose basically: each gets an equal part of ε and δ. Bits are
     verified round by round (`Pinned.check`), as their number depends on the size of the round.
     """
-    noise, (epsilon, delta) = terms.noise, terms.each
+    noise, (epsilon, delta) = terms.noise, terms.per_metric_target
     rule = f"above 0 with {noise.distribution} noise"
-    require(delta > 0, "delta", terms.promise.delta, rule)
+    require(delta > 0, "delta", terms.guarantee.delta, rule)
     if noise.distribution == BINOMIAL:
         return
     what = f"a metric of {terms.answer.levels} levels has"
     if terms.context is not None:
         found = statistic_delta(terms, noise.least)
         what = "moments have" if isinstance(terms.context, MomentTerms) else "fitted vectors have"
-        epsilon, delta = terms.promise.epsilon, terms.noise_delta
+        epsilon, delta = terms.guarantee.epsilon, terms.noise_delta
     else:
         found = {SKELLAM: skellam_delta, DISCRETE_GAUSSIAN: gaussian_delta}[noise.distribution](
             noise.least, terms.answer.levels, epsilon
@@ -615,7 +614,7 @@ def statistic_delta(terms: Terms, sigma: Fraction, shares: int = 1) -> float:
     assert terms.context is not None
     report = terms.context.report(len(terms.options), terms.answer.levels)
     assert isinstance(report, (ScaledMomentReport, FitReport))
-    square, epsilon = report.squared_sensitivity, terms.promise.epsilon
+    square, epsilon = report.squared_sensitivity, terms.guarantee.epsilon
     return vector_delta(sigma, square, report.size, epsilon, shares)
 
 
@@ -630,15 +629,15 @@ def check_live(terms: Terms) -> None:
     allowed = NOISES[terms.trust, terms.noise.by]
     rule = f"{' or '.join(allowed)} outside of rehearsals in one process. Publish terms with it"
     live = distribution != REHEARSED
-    require(live, "noise.distribution", repr(distribution), rule, Refusal)
+    require(live, "noise.distribution", repr(distribution), rule, Rejected)
     if terms.trust.shares_noise:
         other = terms.issuer not in terms.keys
         rule = "a key of no party of the terms: a party could invent participants"
-        require(other, "issuer", terms.issuer.hex(), rule, Refusal)
+        require(other, "issuer", terms.issuer.hex(), rule, Rejected)
     if terms.trust is TrustModel.SHUFFLER and distribution in (DISCRETE_LAPLACE, CERTIFIED_POLYA):
         rule = f"invitation with {distribution} noise and trust shuffler"
         invited = terms.admission == "invitation"
-        require(invited, "admission", repr(terms.admission), rule, Refusal)
+        require(invited, "admission", repr(terms.admission), rule, Rejected)
 
 
 def _check_parties(terms: Terms) -> None:

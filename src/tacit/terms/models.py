@@ -25,8 +25,8 @@ LEADING = ("coordinator", "analyzer")
 
 VIEWS = {
     (TrustModel.TWO_SERVERS, "servers"): View.OTHER_SERVER,
-    (TrustModel.TWO_SERVERS, "devices"): View.OPENED_SUM,
-    (TrustModel.SECURE_AGGREGATION, "devices"): View.OPENED_SUM,
+    (TrustModel.TWO_SERVERS, "devices"): View.RELEASED_SUM,
+    (TrustModel.SECURE_AGGREGATION, "devices"): View.RELEASED_SUM,
     (TrustModel.SHUFFLER, "devices"): View.SHUFFLED,
     (TrustModel.LOCAL, "devices"): View.MESSAGE,
 }

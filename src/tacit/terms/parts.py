@@ -109,7 +109,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Promise:
+class StatedGuarantee:
     """The (ε, δ) guarantee for all reports of one participant under these terms and successors."""
 
     epsilon: Fraction

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.errors import Refusal, TacitError, require
+from tacit.errors import Rejected, TacitError, require
 from tacit.records import Records
 from tacit.sampling.certificates import lookup
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
@@ -107,7 +107,7 @@ class Pinned:
     def __post_init__(self) -> None:
         for party, key in zip(self.terms.parties, self.keys, strict=False):
             if party.key != key:
-                raise Refusal(
+                raise Rejected(
                     f"the {party.role}'s key in the terms is {fingerprint(party.key)}: must be the "
                     f"pinned key {fingerprint(key)}. A third party intercepts the connection, or "
                     "keys were changed without successor terms"
@@ -121,11 +121,11 @@ class Pinned:
             "number of pinned keys",
             len(self.keys),
             f"{parties}, one for each party of the terms",
-            Refusal,
+            Rejected,
         )
         signed = len(signatures)
         rule = f"{parties}, one of each party. Let the missing party sign: tacit terms cosign"
-        require(signed == parties, "number of signatures", signed, rule, Refusal)
+        require(signed == parties, "number of signatures", signed, rule, Rejected)
         for party, signature in zip(self.terms.parties, signatures, strict=True):
             verify(kind, message, signature, party.key, f"the {party.role}")
 
@@ -145,7 +145,7 @@ class Pinned:
 
         Raises
         ------
-        Refusal
+        Rejected
             If the round differs from the terms or is weaker.
         """
         terms, answer = self.terms, self.terms.answer
@@ -184,7 +184,7 @@ class Pinned:
         try:
             terms.context.check_policy(offer.policy, count)
         except TacitError as problem:
-            raise Refusal(f"policy of the round is invalid: {problem}") from None
+            raise Rejected(f"policy of the round is invalid: {problem}") from None
 
     def _check_modulus(self, offer: Offer) -> None:
         low, high = self.terms.bounds(offer.chosen)
@@ -218,7 +218,7 @@ class Pinned:
         """
         about, slots = self.terms.aggregation, offer.slots
         if offer.divisor is None or offer.total is None:
-            raise Refusal(
+            raise Rejected(
                 "share divisor or total noise of the round is missing: must be announced where "
                 "devices add the noise"
             )
@@ -266,7 +266,7 @@ class Pinned:
         _require(0 < bias < 1, "bias of noise bits", bias, "above 0 and below 1")
         variance = divisor * bits * bias * (1 - bias)
         self._check_least("variance of the noise bits", variance, offer.chosen)
-        epsilon, delta = self.terms.each
+        epsilon, delta = self.terms.per_metric_target
         if offer.chosen:
             self._check_enough(cells_delta(divisor * bits, bias, epsilon), delta)
             return
@@ -279,9 +279,9 @@ class Pinned:
         rule = "absent with bits: numbers modulo it would have other noise"
         _require(offer.modulus is None, "modulus", offer.modulus, rule)
         try:
-            proven = lookup(divisor, self.terms.each[0]).certificate.parameters
+            proven = lookup(divisor, self.terms.per_metric_target[0]).certificate.parameters
         except TacitError as unknown:
-            raise Refusal(f"share divisor of the round has no certificate: {unknown}") from None
+            raise Rejected(f"share divisor of the round has no certificate: {unknown}") from None
         rule = f"{proven.bits}, as certified for {divisor} users"
         _require(offer.parts == proven.bits, "number of messages per metric", offer.parts, rule)
         scale = 1 / proven.noise_epsilon
@@ -289,7 +289,7 @@ class Pinned:
         _require(total == scale, "total noise", total, rule)
 
     def _check_gaussian(self, divisor: int, sigma: Fraction, levels: int) -> None:
-        epsilon, delta = self.terms.each
+        epsilon, delta = self.terms.per_metric_target
         self._check_enough(gaussian_delta(sigma, levels, epsilon, divisor), delta)
 
     def _check_statistic(self, divisor: int, sigma: Fraction) -> None:
@@ -305,7 +305,7 @@ class Pinned:
         if self.terms.noise.distribution != parts.DISCRETE_LAPLACE:
             return
         if offer.modulus is None or offer.parts is None:
-            raise Refusal("modulus or number of messages of the round is missing: must be stated")
+            raise Rejected("modulus or number of messages of the round is missing: must be stated")
         rule = f"at least {FEWEST_SPLIT}: splitting and mixing is proven from there on"
         _require(divisor >= FEWEST_SPLIT, "share divisor", divisor, rule)
         least = split_shares(divisor, offer.modulus)
@@ -339,7 +339,7 @@ def check_successor(old: Terms, new: Terms) -> None:
     post-quantum. Nothing else may become weaker.
     """
     wanted, found = old.digest.hex(), new.predecessor.hex()
-    require(wanted == found, "predecessor", found or "empty", f"{wanted}, the old terms", Refusal)
+    require(wanted == found, "predecessor", found or "empty", f"{wanted}, the old terms", Rejected)
     same: list[tuple[str, object, object]] = [
         ("answer", new.answer, old.answer),
         ("trust model", new.trust.value, old.trust.value),
@@ -362,9 +362,9 @@ def check_successor(old: Terms, new: Terms) -> None:
         _require(after == before, name, after, f"{before} as before", "successor terms")
     ours, theirs = new.aggregation, old.aggregation
     no_larger: tuple[tuple[str, Fraction | int, Fraction | int], ...] = (
-        ("epsilon", new.promise.epsilon, old.promise.epsilon),
-        ("delta", new.promise.delta, old.promise.delta),
-        ("participations", new.promise.participations, old.promise.participations),
+        ("epsilon", new.guarantee.epsilon, old.guarantee.epsilon),
+        ("delta", new.guarantee.delta, old.guarantee.delta),
+        ("participations", new.guarantee.participations, old.guarantee.participations),
         ("grace", new.grace, old.grace),
     )
     no_smaller: tuple[tuple[str, Fraction | int, Fraction | int], ...] = (
@@ -382,7 +382,7 @@ def check_successor(old: Terms, new: Terms) -> None:
 
 
 def _require(holds: object, name: str, value: object, rule: str, of: str = "the round") -> None:
-    require(holds, f"{name} of {of}", value, rule, Refusal)
+    require(holds, f"{name} of {of}", value, rule, Rejected)
 
 
 def _same(name: str, found: object, stated: object) -> None:
@@ -409,7 +409,7 @@ def approve_successor(old: Terms, new: Terms, key: Ed25519PrivateKey, records: R
     check_successor(old, new)
     first = records.replace(b"successor" + old.digest, None, new.digest)
     rule = f"{(first or b'').hex()}, as signed before: terms have one successor"
-    require(first == new.digest, "digest of the successor", new.digest.hex(), rule, Refusal)
+    require(first == new.digest, "digest of the successor", new.digest.hex(), rule, Rejected)
     return sign(Signed.SUCCESSOR, new.encode(), key)
 
 

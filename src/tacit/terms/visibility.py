@@ -17,7 +17,7 @@ DEVICES = "devices"
 
 
 @dataclass(frozen=True)
-class PartySight:
+class PartyView:
     """View of one party: the data of participants that it sees, and never sees."""
 
     role: str
@@ -26,7 +26,7 @@ class PartySight:
 
 
 @dataclass(frozen=True)
-class Passage:
+class MessageFlow:
     """Messages from the devices, or from a party, to a party: one of them, and several."""
 
     sender: str
@@ -40,8 +40,8 @@ class Visibility:
     """Steps of a device, views of the parties in the order of the terms, and messages."""
 
     device: str
-    sights: tuple[PartySight, ...]
-    passages: tuple[Passage, ...]
+    sights: tuple[PartyView, ...]
+    passages: tuple[MessageFlow, ...]
 
     @property
     def receivers(self) -> tuple[str, ...]:
@@ -54,58 +54,58 @@ _MODELS = {
     TrustModel.TWO_SERVERS: Visibility(
         f"Each splits its answer in two, encrypts the shares, and sends them {_FIXED}.",
         (
-            PartySight(
+            PartyView(
                 "coordinator",
                 "how many got which option, one share of each answer, sums with the noise of both "
                 "servers",
                 "anybody's answer",
             ),
-            PartySight("helper", "the other shares, its own noise", "anybody's answer, or the sum"),
+            PartyView("helper", "the other shares, its own noise", "anybody's answer, or the sum"),
         ),
         (
-            Passage(DEVICES, "coordinator", "encrypted share", "encrypted shares"),
-            Passage(DEVICES, "helper", "encrypted share", "encrypted shares"),
-            Passage("helper", "coordinator", "noisy sum", "noisy sums"),
+            MessageFlow(DEVICES, "coordinator", "encrypted share", "encrypted shares"),
+            MessageFlow(DEVICES, "helper", "encrypted share", "encrypted shares"),
+            MessageFlow("helper", "coordinator", "noisy sum", "noisy sums"),
         ),
     ),
     TrustModel.SHUFFLER: Visibility(
         f"Each adds its share of the noise to its answer, encrypts it for the analyzer and once "
         f"more for the shuffler, and sends it {_FIXED}.",
         (
-            PartySight("shuffler", "who reports in which round, and when", "what a report says"),
-            PartySight(
+            PartyView("shuffler", "who reports in which round, and when", "what a report says"),
+            PartyView(
                 "analyzer",
                 "how many got which option, and reports with their noise, in random order",
                 "whose report is which",
             ),
         ),
         (
-            Passage(DEVICES, "shuffler", "encrypted report", "encrypted reports"),
-            Passage("shuffler", "analyzer", "shuffled round", "shuffled rounds"),
+            MessageFlow(DEVICES, "shuffler", "encrypted report", "encrypted reports"),
+            MessageFlow("shuffler", "analyzer", "shuffled round", "shuffled rounds"),
         ),
     ),
     TrustModel.SECURE_AGGREGATION: Visibility(
         "Each adds its share of the noise to its answer, and hides the result under masks that "
         "cancel out in the sum of a round.",
         (
-            PartySight(
+            PartyView(
                 "coordinator",
                 "how many got which option, masked reports, sums with the noise of all devices",
                 "a single report without its mask",
             ),
         ),
-        (Passage(DEVICES, "coordinator", "masked report", "masked reports"),),
+        (MessageFlow(DEVICES, "coordinator", "masked report", "masked reports"),),
     ),
     TrustModel.LOCAL: Visibility(
         f"Each adds all of the noise to its answer itself, and sends the result {_FIXED}.",
         (
-            PartySight(
+            PartyView(
                 "coordinator",
                 "how many got which option, and each answer with its noise",
                 "an answer without noise",
             ),
         ),
-        (Passage(DEVICES, "coordinator", "noisy answer", "noisy answers"),),
+        (MessageFlow(DEVICES, "coordinator", "noisy answer", "noisy answers"),),
     ),
 }
 

@@ -28,7 +28,7 @@ from tacit.terms.parts import (
     SKELLAM,
     UNARY_ENCODING,
     Aggregation,
-    Promise,
+    StatedGuarantee,
 )
 from tacit.trust import TrustModel
 
@@ -86,8 +86,8 @@ _CODE = {
 
 def in_words(terms: Terms) -> list[str]:
     """Render everything that these terms state, as sentences."""
-    answer, promise, about = terms.answer, terms.promise, terms.aggregation
-    times = "once" if promise.participations == 1 else f"up to {promise.participations} times"
+    answer, guarantee, about = terms.answer, terms.guarantee, terms.aggregation
+    times = "once" if guarantee.participations == 1 else f"up to {guarantee.participations} times"
     return [
         f"The question: {terms.question}",
         *_told("Who asks", terms.organisation),
@@ -101,11 +101,11 @@ def in_words(terms: Terms) -> list[str]:
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
         *handling(terms),
         *caution(terms),
-        *likelihood(promise),
+        *likelihood(guarantee),
         honesty(terms),
         *([_CODE[terms.trust]] if terms.trust in _CODE else []),
-        f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
-        f"{_replaced(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
+        f"That is ({guarantee.epsilon}, {guarantee.delta})-DP towards {terms.view.text()}, "
+        f"replacing {_replaced(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
         *outsiders(terms),
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
@@ -120,9 +120,9 @@ def in_words(terms: Terms) -> list[str]:
             for party in terms.parties
         ),
         "That you take part can be seen, and when your device is running.",
-        "Whoever wants may take part, also more than once under other names."
+        "Anyone may take part, also more than once under other names."
         if terms.admission == "open"
-        else f"Who takes part was invited, by whoever has the key {fingerprint(terms.issuer)}.",
+        else f"Participants were invited by the holder of the key {fingerprint(terms.issuer)}.",
         *(
             [f"These terms take the place of {terms.predecessor.hex()[:16]}…, and promise no less."]
             if terms.predecessor
@@ -193,7 +193,7 @@ def outsiders(terms: Terms) -> list[str]:
     Both servers' noise counts there. A participant is in a round where the device chooses or in the
     evaluation slice, so the larger ε of both holds.
     """
-    context, delta = terms.context, terms.promise.delta
+    context, delta = terms.context, terms.guarantee.delta
     if not isinstance(context, (MomentTerms, FittedTerms)):
         return []
     if terms.trust is not TrustModel.TWO_SERVERS:
@@ -221,21 +221,21 @@ def handling(terms: Terms) -> list[str]:
     return [_HANDLING[terms.trust], *([_PROVEN] if terms.proofs else [])]
 
 
-def likelihood(promise: Promise, who: str = "you") -> list[str]:
+def likelihood(guarantee: StatedGuarantee, who: str = "you") -> list[str]:
     """Meaning of the guarantee for a participant, as sentences; numbers are rounded up.
 
-    >>> likelihood(Promise(Fraction(1)))  # doctest: +ELLIPSIS
+    >>> likelihood(StatedGuarantee(Fraction(1)))  # doctest: +ELLIPSIS
     ['If you had answered differently, ... more than 2.72 times more or less likely.']
     """
-    often = promise.participations
+    often = guarantee.participations
     said = [
         f"If {who} had answered differently, nothing that anybody learns would become more than "
-        f"{factor(promise.epsilon)} times more or less likely."
+        f"{factor(guarantee.epsilon)} times more or less likely."
     ]
     if often > 1:
         said.append(f"That is for all of up to {often} times together, not for each of them.")
-    if promise.delta:
-        chance = _chance(promise.delta)
+    if guarantee.delta:
+        chance = _chance(guarantee.delta)
         said.append(f"With a probability of at most {chance}, more than that may be learned.")
     return said
 

@@ -44,7 +44,7 @@ def check_algorithm(name: str, **options: Any) -> None:
     entry = lookup(name)
     size = SMALL.get(entry.family, {})
     small = {key: value for key, value in size.items() if key in entry.options}
-    problem = entry.ask(small | options)
+    problem = entry.make_problem(small | options)
     trial = Trial(name, problem)
     record = trial(3)
     again = trial(3)
@@ -58,7 +58,7 @@ def check_algorithm(name: str, **options: Any) -> None:
 
 def _check_strange_options(entry: Algorithm) -> None:
     try:
-        entry.ask({"no_such_option": 1})
+        entry.make_problem({"no_such_option": 1})
     except TacitError as error:
         assert "no-such-option" in str(error), "a rejection names the option"
         return
@@ -68,7 +68,7 @@ def _check_strange_options(entry: Algorithm) -> None:
 def _check_rounds(entry: Algorithm, trial: Trial) -> None:
     """A restored experiment continues; no round has a weaker guarantee than the run."""
     start = trial.problem.start(3, None)
-    experiment = entry.build(trial.problem.fitted(start.world, 3))
+    experiment = entry.build(trial.problem.for_environment(start.world, 3))
     round_ = experiment.propose()[0]
     if round_.released:
         protocol = experiment.open(round_)

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution, convolve
 from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
-from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, follows
+from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, chi_square_p_value
 
 
 def check_distribution(
@@ -45,10 +45,12 @@ def check_distribution(
     _check_shares(distribution)
     drawn = np.asarray(distribution.sample(np.random.default_rng(5), samples))
     assert drawn.dtype.kind == "i", "sample() must give integers"
-    assert follows(drawn.tolist(), distribution) > SEEDED, "sample() does not follow pmf()"
+    assert chi_square_p_value(drawn.tolist(), distribution) > SEEDED, (
+        "sample() does not follow pmf()"
+    )
     exact = [distribution.draw() for _ in range(draws)]
     assert all(type(value) is int for value in exact), "draw() must give Python integers"
-    assert follows(exact, distribution) > UNSEEDED, "draw() does not follow pmf()"
+    assert chi_square_p_value(exact, distribution) > UNSEEDED, "draw() does not follow pmf()"
     assert len(distribution.draw(7)) == 7, "draw(7) must give seven values"
     if distribution.variance:
         check_source(distribution.draw, "draw()")
@@ -113,7 +115,7 @@ def _check_tails(distribution: NoiseDistribution) -> None:
 def _check_shares(distribution: NoiseDistribution) -> None:
     """Three shares add up to the distribution, exactly or within the stated distance."""
     try:
-        share = distribution.nearby_share(3)
+        share = distribution.approximate_share(3)
     except TacitError:
         return  # not divisible, and rejected as such
     total = convolve(convolve(share, share), share)

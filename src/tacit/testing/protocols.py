@@ -13,7 +13,7 @@ from tacit.errors import TacitError
 from tacit.protocols.checking import recompute, sample
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.testing.errors import check_error
-from tacit.testing.statistics import SEEDED, UNSEEDED, check_rejected, follows
+from tacit.testing.statistics import SEEDED, UNSEEDED, check_rejected, chi_square_p_value
 from tacit.types import Aggregate, Estimate, Levels
 
 Sample = np.ndarray[Any, np.dtype[np.float64]]
@@ -76,11 +76,13 @@ def check_protocol(
         ("simulate", _simulated(protocol, levels, rng, rounds)),
         ("randomize_batch", _one_by_one(protocol, levels, rng, rounds)),
     ):
-        assert follows(released, distribution) > SEEDED, (
+        assert chi_square_p_value(released, distribution) > SEEDED, (
             f"{name} does not follow released_distribution"
         )
     device = [_devices(protocol, levels).value for _ in range(exact_rounds)]
-    assert follows(device, distribution) > UNSEEDED, "devices do not follow released_distribution"
+    assert chi_square_p_value(device, distribution) > UNSEEDED, (
+        "devices do not follow released_distribution"
+    )
     for count in sorted({protocol.minimum, protocol.participants}):
         check_error(protocol, count)
     if protocol.guarantee is not None:

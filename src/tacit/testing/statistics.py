@@ -17,7 +17,7 @@ UNSEEDED = 1e-9  # false positive rate of a check of exact draws, which no seed 
 EXPECTED = 8.0  # least expected count of a bin
 
 
-def follows(values: Sequence[int], distribution: NoiseDistribution) -> float:
+def chi_square_p_value(values: Sequence[int], distribution: NoiseDistribution) -> float:
     """The chi-square p-value of integers against a distribution; sparse bins are merged."""
     observed = np.asarray(values, dtype=np.int64)
     low, high = distribution.window(-40.0)

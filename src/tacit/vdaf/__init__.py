@@ -17,7 +17,6 @@ from tacit.vdaf.histogram import (
     PUBLIC_SIZE,
     HistogramVerifying,
     Prio3Histogram,
-    histogram_bits,
     prio3_histogram,
 )
 from tacit.vdaf.prio3 import (
@@ -47,7 +46,6 @@ __all__ = [
     "Prio3Histogram",
     "ProofQuery",
     "Verifying",
-    "histogram_bits",
     "prio3_count",
     "prio3_histogram",
     "prio3_sum",

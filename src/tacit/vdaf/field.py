@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import accumulate
 from math import prod
 
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Field:
         """Parse a vector of `count` field elements in canonical encoding."""
         size = len(data)
         require(
-            size == count * self.size, what, f"{size} bytes long", f"{count * self.size}", Refusal
+            size == count * self.size, what, f"{size} bytes long", f"{count * self.size}", Rejected
         )
         numbers = self.parse(data)
         if max(numbers, default=0) >= self.modulus:
-            raise Refusal(f"{what} contains a number that is not below the modulus of the field")
+            raise Rejected(f"{what} contains a number that is not below the modulus of the field")
         return numbers
 
     def roots(self, count: int) -> list[int]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 from tacit.vdaf.field import FIELD128, nodes
 from tacit.vdaf.prio3 import (
     HELPER,
@@ -138,7 +138,7 @@ class HistogramCircuit:
         """The query made of three random elements, of which the last is no p-th root of unity."""
         *factors, at = drawn
         if pow(at, self.width, MODULUS128) == 1:
-            raise Refusal("query point of the report is a root of unity: the report is dropped")
+            raise Rejected("query point of the report is a root of unity: the report is dropped")
         return ProofQuery(
             factors,
             nodes(self.width, self.width, FIELD128).lagrange(at)[: 1 + self.calls],
@@ -236,7 +236,7 @@ class Prio3Histogram:
             ("public share", public, PUBLIC_SIZE),
             ("input share", share, self.share_size(role)),
         ):
-            require(len(data) == wanted, what, f"{len(data)} bytes long", f"{wanted}", Refusal)
+            require(len(data) == wanted, what, f"{len(data)} bytes long", f"{wanted}", Rejected)
         body, blind = share[:-SEED_SIZE], share[-SEED_SIZE:]
         if role:
             elements, proof = self._expanded(context, body)
@@ -251,18 +251,18 @@ class Prio3Histogram:
         return HistogramVerifying(elements, seed, FIELD128.pack(verifier) + part)
 
     def verifier_shares_to_message(self, context: bytes, first: bytes, second: bytes) -> bytes:
-        """The verifier message; raises `Refusal` if the report is invalid."""
+        """The verifier message; raises `Rejected` if the report is invalid."""
         size, what = self.circuit.verifier_size, "a verifier share"
         pairs = [(share[:-SEED_SIZE], share[-SEED_SIZE:]) for share in (first, second)]
         one, other = (FIELD128.unpack(body, size, what) for body, _ in pairs)
         if not self.circuit.decide([(a + b) % MODULUS128 for a, b in zip(one, other, strict=True)]):
-            raise Refusal("proof of the histogram report is invalid")
+            raise Rejected("proof of the histogram report is invalid")
         return self._seed(context, b"".join(part for _, part in pairs))
 
     def verify_next(self, verifying: HistogramVerifying, message: bytes) -> list[int]:
         """The output share of a valid report."""
         if message != verifying.seed:
-            raise Refusal("joint randomness of the histogram report differs between aggregators")
+            raise Rejected("joint randomness of the histogram report differs between aggregators")
         return verifying.outputs
 
     def aggregate(self, outputs: Iterable[Sequence[int]]) -> list[int]:
@@ -297,16 +297,6 @@ class Prio3Histogram:
         """The joint randomness: one element per gadget call."""
         tag = domain_tag(NUMBER, _JOINT, context)
         return expand(seed, tag, ONE_PROOF, self.circuit.calls, FIELD128)
-
-
-def histogram_bits(length: int, chunk: int | None = None) -> int:
-    """Bits of the public share and both input shares of a report with this many buckets.
-
-    >>> histogram_bits(160)
-    28800
-    """
-    prio3 = prio3_histogram(length, chunk)
-    return 8 * (PUBLIC_SIZE + prio3.share_size(0) + prio3.share_size(1))
 
 
 @lru_cache(maxsize=64)

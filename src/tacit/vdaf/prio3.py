@@ -2,7 +2,7 @@
 
 Aggregator 0 (leader) holds its share of measurement and proof in full, aggregator 1 (helper) a seed
 that expands to its share. A report must be verified once, under one key and one nonce: two queries
-to one proof can reveal the measurement. Invalid input from others raises `Refusal` at the stage
+to one proof can reveal the measurement. Invalid input from others raises `Rejected` at the stage
 that the draft prescribes.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 from tacit.vdaf.field import MODULUS, SIZE, pack, unpack
 from tacit.vdaf.proofs import BIT, Circuit, ProofQuery, whole_number
 from tacit.vdaf.xof import SEED_SIZE, expand, turboshake
@@ -79,7 +79,7 @@ class Prio3:
     def verify_init(self, asked: ProofQuery, context: bytes, role: int, share: bytes) -> Verifying:
         """An aggregator's first verification step, on its input share."""
         size, wanted = len(share), self.share_size(role)
-        require(size == wanted, "input share", f"{size} bytes long", f"{wanted}", Refusal)
+        require(size == wanted, "input share", f"{size} bytes long", f"{wanted}", Rejected)
         if role:
             bits, proof = self._expanded(context, share)
         else:
@@ -89,17 +89,17 @@ class Prio3:
         return Verifying(self.circuit.truncate(bits), pack(verifier))
 
     def verifier_shares_to_message(self, first: bytes, second: bytes) -> bytes:
-        """The (empty) verifier message; raises `Refusal` if the report is invalid."""
+        """The (empty) verifier message; raises `Rejected` if the report is invalid."""
         size, what = self.circuit.verifier_size, "a verifier share"
         both = zip(unpack(first, size, what), unpack(second, size, what), strict=True)
         if not self.circuit.decide([(a + b) % MODULUS for a, b in both]):
-            raise Refusal("range proof of the report is invalid")
+            raise Rejected("range proof of the report is invalid")
         return b""
 
     def verify_next(self, verifying: Verifying, message: bytes) -> int:
         """The output share of a valid report."""
         if message:
-            raise Refusal("verifier message is not empty: must be without joint randomness")
+            raise Rejected("verifier message is not empty: must be without joint randomness")
         return verifying.output
 
     def aggregate(self, outputs: Iterable[int]) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 from tacit.vdaf.field import MODULUS, dot, nodes, roots
 
 MOST_BITS = 63  # a limit is below 2^63, so that sums of weights stay below the modulus
@@ -111,11 +111,11 @@ class Circuit:
     def question(self, drawn: Sequence[int]) -> ProofQuery:
         """The query made of random elements.
 
-        Raises `Refusal` if t is a p-th root of unity, where an answer would reveal wire values.
+        Raises `Rejected` if t is a p-th root of unity, where an answer would reveal wire values.
         """
         *factors, at = drawn
         if pow(at, self.width, MODULUS) == 1:
-            raise Refusal("query point of the report is a root of unity: the report is dropped")
+            raise Rejected("query point of the report is a root of unity: the report is dropped")
         return ProofQuery(
             factors or [1],
             nodes(self.width, self.width).lagrange(at)[: 1 + self.calls],

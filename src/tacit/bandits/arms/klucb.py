@@ -141,7 +141,7 @@ class PrivateKLUCB(Learner):
         """Take over another learner's batches, as if they were its own."""
         self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
 
-    def also(self, arm: int, estimate: Estimate) -> None:
+    def adopt(self, arm: int, estimate: Estimate) -> None:
         """Use it like any other batch, once the arm has had its first."""
         if self._evidence[arm].users:
             self._evidence[arm].add(estimate)

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from tacit.bandits.arm_summaries import Setting, beats, failure_left, leading
+from tacit.bandits.arm_summaries import SummarySettings, beats, failure_left, leading_option
 from tacit.bandits.confidence_sequences import Tally
 from tacit.bandits.contract import Learner, Options, Plan, learner_of
-from tacit.bandits.sample_ratio import Ratios
+from tacit.bandits.sample_ratio import ResponseRates
 from tacit.errors import TacitError, integer, probability
 from tacit.names import name_of
 from tacit.types import Arm, Estimate, Round
@@ -78,9 +78,9 @@ class Managed(Learner):
         self._inside: dict[int, int] = {}  # the inner number of each pending round
         self._owed: dict[int, float] = {}  # participants still owed to an option's share
         self._inner: Learner | None = self._fresh()
-        self.hold(control, share, least, explore)
+        self.set_control(control, share, least, explore)
 
-    def hold(
+    def set_control(
         self, control: int | None, share: float, least: int = 1, explore: bool = False
     ) -> None:
         """Set the control and its minimum share, from the next rounds on.
@@ -107,7 +107,7 @@ class Managed(Learner):
         self.least = integer("least", least, at_least=1)
 
     @classmethod
-    def around(cls, learner: Learner, least: int = 1) -> Self:
+    def wrap(cls, learner: Learner, least: int = 1) -> Self:
         """Wrap an existing learner of arms, at any point of its run."""
         if not learner.separate:
             raise TacitError("options that share one parameter cannot be changed: begin another")
@@ -119,7 +119,7 @@ class Managed(Learner):
         managed._inside = {number: number for number in learner._pending}
         managed._came, managed._ratios = (
             list(learner._came),
-            Ratios.from_dict(learner._ratios.to_dict()),
+            ResponseRates.from_dict(learner._ratios.to_dict()),
         )
         managed._tallies = [Tally.from_dict(tally.to_dict()) for tally in learner._tallies]
         return managed
@@ -210,12 +210,12 @@ class Managed(Learner):
         """The inner learner's recommendation, if that option is present; else the largest mean."""
         place = None if self._inner is None else self._inner.best()
         option = None if place is None else self._live[place]
-        return option if option in self.present else leading(self._tallies, self.present)
+        return option if option in self.present else leading_option(self._tallies, self.present)
 
-    def _setting(self, level: float, control: int) -> Setting:
+    def _setting(self, level: float, control: int) -> SummarySettings:
         chosen = control if self.control is None else self.control
         halted = None if self._halted is None else frozenset(self._halted)
-        return Setting(level, self._first, chosen, frozenset(self._removed), halted)
+        return SummarySettings(level, self._first, chosen, frozenset(self._removed), halted)
 
     def _fresh(self) -> Learner | None:
         """An inner learner of the present options, with the remembered estimates."""
@@ -284,7 +284,7 @@ class Managed(Learner):
         if self.explore:
             setting = self._setting(LEVEL, self.control)
             sure = failure_left(self._tallies, setting)
-            leader = leading(self._tallies, self.present)
+            leader = leading_option(self._tallies, self.present)
             open_ = [
                 k
                 for k in self.present
@@ -304,7 +304,7 @@ class Managed(Learner):
             return
         place = self._live.index(round_.arm)
         inner.served(place, int(estimate.error.participants))
-        inner.also(place, estimate)
+        inner.adopt(place, estimate)
 
     def _within(self, round_: Round, number: int) -> Round:
         return replace(round_, number=number, assignment=Arm(self._live.index(round_.arm)))

@@ -169,7 +169,7 @@ class PrivateMED(Learner):
         """Continue from another learner's batches as from own ones."""
         self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
 
-    def also(self, arm: int, estimate: Estimate) -> None:
+    def adopt(self, arm: int, estimate: Estimate) -> None:
         """Use it like any other batch."""
         self._evidence[arm].add(estimate)
 

@@ -61,7 +61,7 @@ class Restarts(Learner):
 
     @property
     def needs_horizon(self) -> bool:
-        """False."""
+        """False: periods follow one another until the horizon, wherever it is."""
         return False
 
     def _fresh(self) -> Learner:

@@ -93,7 +93,7 @@ class LinearSet:
     second: Floats  # A
     spread: Floats  # κI + Q
     seen: Floats  # an upper bound on Σ w² Σ x xᵀ
-    people: float
+    participants: float
     radius: float
     length: float  # bound on |θ|
     misfit: float  # μ
@@ -114,7 +114,7 @@ class LinearSet:
             width = self.radius * np.sqrt(np.einsum("ij,jk,ik->i", p, self.spread, p))
             width += self.length * np.linalg.norm(rest, axis=1)
             inside = np.maximum(np.einsum("ij,jk,ik->i", p, self.seen, p), 0.0)
-            width += self.misfit * np.sqrt(self.people * inside)
+            width += self.misfit * np.sqrt(self.participants * inside)
             low, high = np.maximum(low, centre - width), np.minimum(high, centre + width)
         return low, high
 
@@ -151,9 +151,9 @@ def linear_set(seen: Moments, features: FeatureMap, horizon: int, level: float) 
     LinearSet
     """
     failure = 1 - float(probability("level", level))
-    d, rounds = seen.dimension, len(seen.people)
+    d, rounds = seen.dimension, len(seen.participants)
     noise = seen.first_noise + seen.second_noise * USUAL
-    weights = 1 / (1 + noise * d / (VARIANCE * np.maximum(seen.people, 1.0)))
+    weights = 1 / (1 + noise * d / (VARIANCE * np.maximum(seen.participants, 1.0)))
     first = weights @ seen.first
     second = np.einsum("r,rij->ij", weights, seen.second)
     squares = weights**2
@@ -172,7 +172,7 @@ def linear_set(seen: Moments, features: FeatureMap, horizon: int, level: float) 
         grown = float(np.linalg.slogdet(np.eye(d) + inner / kappa)[1])
         radius = math.sqrt(2 * math.log(2 / failure) + grown)
         misfit = length * math.sqrt(d) / (2 * features.resolution)
-        people = float(seen.people.sum())
+        people = float(seen.participants.sum())
         spread = kappa * np.eye(d) + inner
         found = LinearSet(first, second, spread, held, people, radius, length, misfit)
         low, high = found.bounds(np.eye(d))

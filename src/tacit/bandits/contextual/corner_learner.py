@@ -29,17 +29,7 @@ from tacit.types import Estimate, Floats, Round
 class CornerThompson(LinearPolicyLearner):
     """Thompson sampling on devices with a linear model, from noisy histograms over corners.
 
-    Its parameters are those of `PolicyLearner`.
-
-    Examples
-    --------
-    >>> from tacit.bandits.contextual.ellipsoid import scaled_map
-    >>> from tacit.contextual.feature_maps import BoundedNumber, interactions
-    >>> fields = (BoundedNumber("age", 18, 90),)
-    >>> features = scaled_map(fields, ("a", "b"), interactions(fields, ("a", "b")))
-    >>> learner = CornerThompson(features.to_dict(), 1000, first=100, growth=1.8)
-    >>> learner.counts.wins.shape, learner.propose()[0].participants
-    ((0, 6), 100)
+    Its parameters are those of `PolicyLearner`, and it is built as `LinearThompson` is.
     """
 
     fit: CornerFit

@@ -133,13 +133,13 @@ def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
     double = np.where(rows == columns, 2.0, 1.0)
     system, right = list[Floats](), list[Floats]()
     for shape, second, people, noise in zip(
-        shapes, seen.second, seen.people, seen.second_noise, strict=True
+        shapes, seen.second, seen.participants, seen.second_noise, strict=True
     ):
         spread = np.sqrt(noise * double + people * SAMPLING) / people
         system.append((shape[:, rows, columns] / spread).T)
         right.append(second[rows, columns] / people / spread)
     whole = np.einsum("c,rcij->rij", fitted_shares(system, right), np.array(shapes))
-    return np.asarray(whole * seen.people[:, None, None])
+    return np.asarray(whole * seen.participants[:, None, None])
 
 
 def fitted_shares(system: Sequence[Floats], right: Sequence[Floats]) -> Floats:

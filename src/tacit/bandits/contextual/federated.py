@@ -150,9 +150,10 @@ class FederatedLinUCB(SiloLearner):
         in [0, 1] minus their means, η, are ½-sub-Gaussian (Hoeffding). So at all times
         simultaneously, except with probability α/3, Σ x η has norm at most β = ½ √(2 ln(3/α) + d
         ln(1 + Mt/d)) with respect to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem 1).
-        V exceeds W + I where λ - 1 exceeds the noise. The rest has norm at most `shift`. The error
-        of an action's mean is thus at most β ‖x‖ in the norm of V⁻¹ plus `shift` ‖V⁻¹x‖. This
-        assumes means that are linear in x, which those of rewards clipped to [0, 1] are not.
+        V exceeds W + I where λ - 1 exceeds the noise. The rest has norm at most `noise_shift`. The
+        error of an action's mean is thus at most β ‖x‖ in the norm of V⁻¹ plus `noise_shift`
+        ‖V⁻¹x‖. This assumes means that are linear in x, which those of rewards clipped to [0, 1]
+        are not.
         """
         d, lam = self.dimension, self.regularizer
         if self.noise is not None:
@@ -163,8 +164,8 @@ class FederatedLinUCB(SiloLearner):
         return math.sqrt(inside) + math.sqrt(lam)
 
     @property
-    def shift(self) -> float:
-        """`noise_shift` of the last release."""
+    def noise_shift(self) -> float:
+        """A bound on ‖λθ* - e‖ in the last release, with e the noise in the normal equations."""
         if self.noise is None:
             return 0.0
         releases = self.played // self.sync
@@ -185,7 +186,7 @@ class FederatedLinUCB(SiloLearner):
         radii = tuple(self.radius(step) for step in range(first, first + steps))
         gram = tuple(tuple(row) for row in self._gram.tolist())
         sums = (tuple(self._bias.tolist()), gram)
-        return LinUCBPolicy(*sums, radii, **vars(self.rules), shift=self.shift)
+        return LinUCBPolicy(*sums, radii, **vars(self.rules), shift=self.noise_shift)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
         """Unpack, regularise and repair the sums of a released prefix sum."""
@@ -233,7 +234,7 @@ class Silo:
     def act(self, contexts: npt.ArrayLike) -> int:
         """The index of the action, given as rows of features, for the next participant."""
         table = np.asarray(contexts, dtype=float)
-        return int(self.actor.choose(self.actor.look(table[None]))[0])
+        return int(self.actor.choose(self.actor.as_features(table[None]))[0])
 
     def learn(self, reward: float) -> None:
         """Add the reward of the last action."""

@@ -96,7 +96,7 @@ class GainTally:
     """Sums of one option's comparison with the policy."""
 
     def __init__(self) -> None:
-        self.people = 0
+        self.participants = 0
         self.total = 0.0
         self._cumulants = np.zeros((2, len(STEPS)))  # for t and for -t
 
@@ -104,7 +104,7 @@ class GainTally:
         """Add a round: the policy's rewards, and those of the option's participants."""
         people = int(error.participants)
         ratio = policy.people / people
-        self.people += policy.people
+        self.participants += policy.people
         self.total += policy.total - ratio * total
         sampling = STEPS**2 / 8 * (policy.people + ratio**2 * people)
         for place, side in enumerate((1.0, -1.0)):
@@ -113,7 +113,7 @@ class GainTally:
 
     def interval(self, failure: float) -> tuple[float, float, float]:
         """The difference with bounds that both hold but with this probability."""
-        if not self.people:
+        if not self.participants:
             return 0.0, -1.0, 1.0
         level = math.log(2 / failure) + math.log(len(STEPS))
         bounds = []
@@ -121,20 +121,20 @@ class GainTally:
             # the largest term alone reaches the mixture's level: a bound for each t, the best one
             known = np.isfinite(self._cumulants[place])
             reach = (level + self._cumulants[place][known]) / STEPS[known]
-            bounds.append(float(reach.min()) / self.people if known.any() else 1.0)
-        middle = self.total / self.people
+            bounds.append(float(reach.min()) / self.participants if known.any() else 1.0)
+        middle = self.total / self.participants
         return middle, max(middle - bounds[0], -1.0), min(middle + bounds[1], 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain data."""
         rows = [[x if math.isfinite(x) else None for x in row] for row in self._cumulants.tolist()]
-        return {"people": self.people, "total": self.total, "cumulants": rows}
+        return {"people": self.participants, "total": self.total, "cumulants": rows}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GainTally:
         """The tally that `to_dict` wrote."""
         made = cls()
-        made.people, made.total = data["people"], data["total"]
+        made.participants, made.total = data["people"], data["total"]
         rows = [[math.inf if x is None else x for x in row] for row in data["cumulants"]]
         made._cumulants = np.array(rows)
         return made

@@ -117,7 +117,7 @@ class LinUCB:
         """Whether all steps of this policy are done."""
         return self.step == self.steps and self._chosen is None
 
-    def look(self, contexts: Floats, *, bounded: bool = False) -> Floats:
+    def as_features(self, contexts: Floats, *, bounded: bool = False) -> Floats:
         """Contexts (silos × actions × dimension) as features with actions last, within bounds.
 
         `bounded` contexts have norm at most 1 by construction and are not checked.
@@ -153,7 +153,7 @@ class LinUCB:
             f"{value:g} for every action: declare no intercept, and one is appended"
         )
 
-    def lifted(self, features: Floats) -> Floats:
+    def with_intercept(self, features: Floats) -> Floats:
         """The features, with the appended intercept if there is one."""
         a = self.policy.shrink
         if a is None:
@@ -170,21 +170,21 @@ class LinUCB:
                 f"all {self.steps} participants of this round have been served: report, and start "
                 "the next round"
             )
-        features = self.lifted(features)
+        features = self.with_intercept(features)
         return self._take(features, self._preferred(features))
 
     def preferred(self, features: Floats) -> Choices:
         """The actions that `choose` would take; nothing is taken."""
-        return self._preferred(self.lifted(features))
+        return self._preferred(self.with_intercept(features))
 
     def _preferred(self, lifted: Floats) -> Choices:
         if self.policy.in_turn:
             return np.full(len(lifted), self.step % lifted.shape[2])
         return np.asarray(np.argmax(self._widths(lifted) + self._values(lifted), 1))
 
-    def outlook(self, features: Floats) -> tuple[Floats, Floats]:
+    def estimates(self, features: Floats) -> tuple[Floats, Floats]:
         """Every action's estimated value (minus ½ with a weight) and its confidence width."""
-        lifted = self.lifted(features)
+        lifted = self.with_intercept(features)
         return self._values(lifted), self._widths(lifted)
 
     def _values(self, features: Floats) -> Floats:

@@ -47,7 +47,7 @@ class Moments:
 
     first: Floats
     second: Floats
-    people: Floats
+    participants: Floats
     first_noise: Floats
     second_noise: Floats
 
@@ -153,7 +153,7 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit, span: SecondSpa
     -------
     LinearFit
     """
-    d, people = moments.dimension, moments.people
+    d, people = moments.dimension, moments.participants
     size, fit = np.eye(d), start
     for _ in range(PASSES):
         square = np.outer(fit.mean, fit.mean) + fit.covariance

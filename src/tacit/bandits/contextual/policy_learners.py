@@ -214,7 +214,11 @@ class PolicyLearner(Learner):
         """
         failure = (1 - float(probability("level", level))) / self.arms
         pairs = zip(self.map.options, self._gains, strict=True)
-        return [SingleOptionGain(name, *one.interval(failure)) for name, one in pairs if one.people]
+        return [
+            SingleOptionGain(name, *one.interval(failure))
+            for name, one in pairs
+            if one.participants
+        ]
 
     def summaries(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
@@ -244,7 +248,7 @@ class PolicyLearner(Learner):
 
     @property
     def removed(self) -> frozenset[int]:
-        """None: options stay."""
+        """No options: contextual experiments remove none."""
         return frozenset()
 
     @property
@@ -373,7 +377,7 @@ class LinearThompson(LinearPolicyLearner):
         return self._moments
 
     def _choice(self, policy: LinearPolicy) -> LinearChoice:
-        usual = self.fit.mean if self._choices else _usual(self.map.dimension)
+        usual = self.fit.mean if self._choices else _typical_parameter(self.map.dimension)
         weight = moment_fit.best_weight(usual)
         return LinearChoice(policy.mean, policy.roots, policy.paused, weight)
 
@@ -392,7 +396,7 @@ class LinearThompson(LinearPolicyLearner):
         self._moments = Moments(
             np.vstack([old.first, total[None, :d]]),
             np.concatenate([old.second, second[None]]),
-            np.append(old.people, people),
+            np.append(old.participants, people),
             np.append(old.first_noise, noise[0]),
             np.append(old.second_noise, noise[d] / 2),
         )
@@ -420,7 +424,7 @@ class LinearThompson(LinearPolicyLearner):
         return super()._state() | {
             "first": moments.first.tolist(),
             "second": moments.second.tolist(),
-            "people": moments.people.tolist(),
+            "people": moments.participants.tolist(),
             "first_noise": moments.first_noise.tolist(),
             "second_noise": moments.second_noise.tolist(),
             "choices": [one.policy.to_dict() | {"weight": one.weight} for one in self._choices],
@@ -557,6 +561,6 @@ def _choice_of(data: Mapping[str, Any]) -> LinearChoice:
     return LinearChoice(policy.mean, policy.roots, policy.paused, data["weight"])
 
 
-def _usual(dimension: int) -> Floats:
+def _typical_parameter(dimension: int) -> Floats:
     """A parameter of the length that is usual before anything is known."""
     return np.full(dimension, 0.4 / dimension**0.5)

@@ -152,9 +152,10 @@ class PrivateLinUCB(SiloLearner):
         ln(1 + Mt/d)) with respect to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem 1).
         Silos' choices depend on releases only, so their noise does not affect that. W is at most W
         + N + qI in all K releases, except with probability α/3, q the noise's
-        `moments.spectral_bound` at α/3K. The rest has norm at most `shift`. The error of an
-        action's mean is thus at most β √(xᵀCx) + `shift` ‖V⁻¹x‖, C = V⁻¹(W + N + (1 + q)I)V⁻¹. This
-        assumes means that are linear in x, which those of rewards clipped to [0, 1] are not.
+        `moments.spectral_bound` at α/3K. The rest has norm at most `noise_shift`. The error of an
+        action's mean is thus at most β √(xᵀCx) + `noise_shift` ‖V⁻¹x‖, with
+        C = V⁻¹(W + N + (1 + q)I)V⁻¹. This assumes means that are linear in x, which those of
+        rewards clipped to [0, 1] are not.
 
         Calibrated. The normal quantile at 1 - α/2, as a factor of the standard deviation from
         `_error`.
@@ -164,14 +165,14 @@ class PrivateLinUCB(SiloLearner):
         seen = self.size * math.log1p(self.silos * steps / self.size)
         return SPREAD * math.sqrt(2 * math.log(3 / self.failure_probability) + seen)
 
-    def largest(self, noise: float) -> float:
+    def eigenvalue_bound(self, noise: float) -> float:
         """q: a bound on the largest eigenvalue of the noise in a Gram matrix."""
         chance = (
             self.failure_probability / (3 * len(self.noise)) if self.mode == "rigorous" else USUAL
         )
         return noise * moments.spectral_bound(self.size, chance)
 
-    def shift(self, noise: float, regularizer: float, raised: float) -> float:
+    def noise_shift(self, noise: float, regularizer: float, raised: float) -> float:
         """A bound on ‖Λθ* - e‖, e = h - Nθ*, in all releases, except with probability α/3.
 
         N has off-diagonal entries of half the variance v of the diagonal ones and h has variance
@@ -219,7 +220,7 @@ class PrivateLinUCB(SiloLearner):
         total = np.asarray(estimate.total, dtype=float)
         bias, gram = moments.unpack(total, self.size, weight=self.rewards.weight)
         noise = self.noise[self._released]
-        largest = self.largest(noise)
+        largest = self.eigenvalue_bound(noise)
         lam = 1.0 + REGULARIZED[self.mode] * largest
         values, vectors = np.linalg.eigh((gram + gram.T) / 2)
         least = max(1.0, LEAST * lam)
@@ -229,7 +230,7 @@ class PrivateLinUCB(SiloLearner):
         inverse = (vectors / shifted) @ vectors.T
         if self.mode == "rigorous":
             inner = (vectors * np.maximum(values + 1 + largest, 1.0)) @ vectors.T
-            self._shift = self.shift(noise, lam, max(lam, least - float(values[0])))
+            self._shift = self.noise_shift(noise, lam, max(lam, least - float(values[0])))
         else:
             seen = (vectors * np.maximum(values, 0.0)) @ vectors.T
             inner = self._error(seen, noise, lam)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import Secret
-from tacit.bandits.arm_summaries import MISREAD, relative
+from tacit.bandits.arm_summaries import MISREAD, relative_lift
 from tacit.bandits.contract import Plan
 from tacit.bandits.linear.phased import COARSE, SHARP, SingleElimination, least_squares
 from tacit.bandits.linear.widths import PhaseEvidence
@@ -286,7 +286,7 @@ def _lift(
     if mean is None or base is None:
         return None, None, None
     centre, low, high = base
-    point = relative(mean, centre)
+    point = relative_lift(mean, centre)
     if point is None:
         return None, None, None
     return point, ends[0] / high - 1, ends[1] / low - 1 if low > 0 else None

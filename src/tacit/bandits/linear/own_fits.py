@@ -133,7 +133,7 @@ def best_fit(phase: PublicPhase, below: float = math.inf) -> OwnFit | None:
     return OwnFit(solve, gain[:, None] * axes, error, size, lost, width)
 
 
-def undo(played: Floats, plays: Floats, solve: Floats) -> Floats:
+def report_inverse(played: Floats, plays: Floats, solve: Floats) -> Floats:
     """The matrix that maps reports back to parameters, within the span of the played actions.
 
     It follows from the assignment, for any basis of the span.

@@ -460,7 +460,7 @@ class DistributedElimination(PhasedElimination):
         assert found is not None  # there is no `below` here
         fit, _ = found
         played, plays = self.actions[np.array(design.support)], np.array(design.plays, dtype=float)
-        undo = own_fits.undo(played, plays, np.array(design.solve))
+        undo = own_fits.report_inverse(played, plays, np.array(design.solve))
         theta = undo @ (np.asarray(estimate.mean) + np.array(design.centre))
         proxy = float(np.max(error.proxies))
         cap = float(np.min(error.reaches)) * math.sqrt(proxy) if proxy else math.inf

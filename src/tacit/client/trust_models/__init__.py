@@ -11,7 +11,7 @@ from tacit.client.trust_models.local import LocalReporter
 from tacit.client.trust_models.masking import MaskingReporter
 from tacit.client.trust_models.shuffler import ShufflerReporter
 from tacit.client.trust_models.two_servers import TwoServerReporter
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.terms import Terms
 
 REPORTERS: dict[str, Reporter] = {
@@ -27,7 +27,7 @@ def reporter(terms: Terms) -> Reporter:
     """The device's part in rounds under these terms; rejects kinds of rounds it does not know."""
     found = REPORTERS.get(terms.kind)
     if found is None:
-        raise Refusal(
+        raise Rejected(
             f"kind of the terms is {terms.kind}: must be one of {', '.join(REPORTERS)}. This "
             "device takes part in no others"
         )

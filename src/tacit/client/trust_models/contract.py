@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import ClassVar
 
 from tacit.aggregation.announcements import LiveRound, accept
-from tacit.client.entries import Running
-from tacit.client.exchange import Talk
-from tacit.errors import Refusal, require
+from tacit.client.entries import OpenParticipation
+from tacit.client.exchange import Conversation
+from tacit.errors import Rejected, require
 from tacit.terms import Pinned, Terms
 from tacit.trust import View
 
@@ -43,21 +43,21 @@ class Reporter(ABC):
         """Reject terms whose guarantee a device cannot verify, before they are shown."""
         if self.view is not None:
             rule = f"{self.view.value} with {terms.kind} rounds"
-            require(terms.view is self.view, "view", terms.view.value, rule, Refusal)
+            require(terms.view is self.view, "view", terms.view.value, rule, Rejected)
 
     def least_cost(self, terms: Terms) -> Fraction:
         """ε of a round with exactly the noise of the terms: by default an equal part of all."""
         return terms.cost
 
     @abstractmethod
-    def encode(self, running: Running) -> Mapping[int, bytes]:
+    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
         """The report: bytes by the index of the party in the terms.
 
         The ledger charges the round and stores the bytes in one transaction, before anything is
         sent. It calls this once per participation, so noise is drawn once.
         """
 
-    def stages(self, running: Running, url: str, now: float) -> Talk[bool]:  # noqa: ARG002
+    def stages(self, running: OpenParticipation, url: str, now: float) -> Conversation[bool]:  # noqa: ARG002
         """Exchange further messages about a round that has closed, with the party at this URL.
 
         Returns whether more are to come. Trust models with one message per party have none.
@@ -65,11 +65,11 @@ class Reporter(ABC):
         yield from ()
         return False
 
-    def stage_due(self, running: Running) -> float | None:  # noqa: ARG002
+    def stage_due(self, running: OpenParticipation) -> float | None:  # noqa: ARG002
         """When `stages` is to be called next, in seconds since 1970; None for never."""
         return None
 
-    def forget(self, running: Running) -> None:  # noqa: B027
+    def forget(self, running: OpenParticipation) -> None:  # noqa: B027
         """Delete what this process keeps in memory about a participation that is over."""
 
     @abstractmethod

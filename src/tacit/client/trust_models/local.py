@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from tacit.aggregation.local import ROLE, LocalRound, encrypt_report
 from tacit.client.choices import numbers_of
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.trust_models.contract import Reporter
 from tacit.sampling.draws import HALF, draw_laplace, flip_response
 from tacit.terms import Pinned
@@ -23,7 +23,7 @@ class LocalReporter(Reporter):
 
     description = LocalRound
 
-    def encode(self, running: Running) -> Mapping[int, bytes]:
+    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
         """The encrypted noisy numbers, for the only server."""
         assert running.levels is not None
         pinned = running.pinned

@@ -15,10 +15,10 @@ from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.wire import Kind
 from tacit.client.choices import numbers_of
-from tacit.client.entries import Running
-from tacit.client.exchange import Reply, Request, Talk
+from tacit.client.entries import OpenParticipation
+from tacit.client.exchange import Conversation, Reply, Request
 from tacit.client.trust_models.contract import Reporter
-from tacit.errors import Refusal
+from tacit.errors import Rejected
 from tacit.sampling.draws import draw_gaussian, draw_laplace_share, draw_skellam
 from tacit.terms import Pinned, Terms
 from tacit.terms.parts import DISCRETE_GAUSSIAN, SKELLAM
@@ -49,12 +49,12 @@ class _Session:
 class MaskingReporter(Reporter):
     """Joins with a masking client, then answers the stages of the round."""
 
-    description, view = MaskingRound, View.OPENED_SUM
+    description, view = MaskingRound, View.RELEASED_SUM
 
     def __init__(self) -> None:
-        self._sessions: dict[tuple[bytes, int], _Session] = {}
+        self._sessions: dict[tuple[bytes, int, bytes], _Session] = {}
 
-    def encode(self, running: Running) -> Mapping[int, bytes]:
+    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
         """The slot and the JOIN message of a fresh masking client."""
         assert running.levels is not None
         pinned = running.pinned
@@ -67,7 +67,7 @@ class MaskingReporter(Reporter):
         self._sessions[_key(running)] = session
         return {pinned.terms.leader: running.slot.encode() + client.join()}
 
-    def stages(self, running: Running, url: str, now: float) -> Talk[bool]:
+    def stages(self, running: OpenParticipation, url: str, now: float) -> Conversation[bool]:
         """Answer all messages that the server has; False once this device is out of the round.
 
         It is out after the grace of the round, too, and after as many messages as a round has.
@@ -95,23 +95,25 @@ class MaskingReporter(Reporter):
         self.forget(running)
         return False
 
-    def forget(self, running: Running) -> None:
+    def forget(self, running: OpenParticipation) -> None:
         """Delete the masking client and the numbers: this device has dropped out."""
         self._sessions.pop(_key(running), None)
 
-    def stage_due(self, running: Running) -> float | None:
+    def stage_due(self, running: OpenParticipation) -> float | None:
         """The deadline of the round, then a pause after each empty answer."""
         session = self._sessions.get(_key(running))
         return None if session is None else max(float(session.closes), session.asks)
 
-    def _answered(self, running: Running, session: _Session, url: str, asked: bytes) -> Talk[Reply]:
+    def _answered(
+        self, running: OpenParticipation, session: _Session, url: str, asked: bytes
+    ) -> Conversation[Reply]:
         """Answer one message of the server; `_REFUSED` if the round cannot go on for this device.
 
         An answer that does not arrive is sent again after the next question, with the same bytes.
         """
         try:
             answer = _answer(session, asked)
-        except Refusal:
+        except Rejected:
             return _REFUSED  # too few neighbours are left, or the request is not allowed
         headers = (
             (_SLOT, running.slot.encode().hex()),
@@ -145,10 +147,11 @@ def _answer(session: _Session, asked: bytes) -> bytes:
     if kind == bytes((Kind.PAIRS,)):
         try:
             return client.mask(asked, session.numbers)
-        except Refusal:
+        except Rejected:
             return client.accuse(asked)
     return client.reveal(asked)
 
 
-def _key(running: Running) -> tuple[bytes, int]:
-    return running.identity, running.slot.number
+def _key(running: OpenParticipation) -> tuple[bytes, int, bytes]:
+    """The participation; the seed is the device's own, whatever slots a coordinator assigns."""
+    return running.identity, running.slot.number, running.seed

@@ -13,9 +13,9 @@ from tacit.aggregation.shuffler import BIT, ShufflerRound, wrap
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.aggregation.wire import number_size
 from tacit.client.choices import numbers_of
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.trust_models.contract import Reporter
-from tacit.errors import Refusal, require
+from tacit.errors import Rejected, require
 from tacit.sampling.certificates import PureShuffleParameters, lookup
 from tacit.sampling.coins import additive_shares
 from tacit.sampling.draws import draw_certified_ones, draw_laplace_share, ones
@@ -33,16 +33,18 @@ class ShufflerReporter(Reporter):
         """Parse a signed round; its messages must be as wide as their numbers, no wider."""
         found = accept(ShufflerRound, pinned, announcement)
         size = number_size(found.metrics * found.modulus)
-        require(found.size == size, "size of a message", found.size, f"{size} bytes", Refusal)
+        require(found.size == size, "size of a message", found.size, f"{size} bytes", Rejected)
         return found
 
-    def encode(self, running: Running) -> Mapping[int, bytes]:
+    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
         """The slot, and all messages encrypted to the shuffler."""
         assert running.levels is not None
         announced = self.announced(running.pinned, running.announcement)
         terms, proven = running.pinned.terms, None
         if terms.noise.distribution == CERTIFIED_POLYA:
-            proven = lookup(announced.noise.divisor, terms.each[0]).certificate.parameters
+            proven = lookup(
+                announced.noise.divisor, terms.per_metric_target[0]
+            ).certificate.parameters
         numbers = [
             label * announced.modulus + number
             for label, level in enumerate(numbers_of(terms, announced.binding, running.levels))

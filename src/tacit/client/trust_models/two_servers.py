@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from tacit.aggregation import TwoServerRound, aborted_by_both, split
 from tacit.client.choices import numbers_of
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.trust_models.contract import Reporter
 from tacit.terms import Pinned, Terms
 from tacit.trust import View
@@ -25,7 +25,7 @@ class TwoServerReporter(Reporter):
         """Sensitivity / scale; for Gaussian noise ε."""
         return terms.round_cost(terms.context is not None, terms.noise.scale)
 
-    def encode(self, running: Running) -> Mapping[int, bytes]:
+    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
         """The encrypted shares of both servers."""
         assert running.levels is not None
         pinned, announcement = running.pinned, running.announcement

@@ -25,7 +25,7 @@ from tacit.simulation.grid import Configuration, Study, configured, pickle_diges
 from tacit.simulation.pictures import Panel, draw_panels, write_panels
 from tacit.simulation.results import Result
 from tacit.simulation.study import RunConfig
-from tacit.simulation.sweeping import ExecutionConfig, carry_out
+from tacit.simulation.sweeping import ExecutionConfig, run_study
 
 Axis = Literal["paper", "equal"]
 Size = Literal["paper", "small"]
@@ -138,7 +138,7 @@ def simulated(
     study, places = as_study(name, curves, options)
     digest = hashlib.sha256(json.dumps(study.identity(), sort_keys=True).encode()).hexdigest()
     kept = out / "runs" / f"{name}-{digest[:12]}"
-    swept = carry_out(study, options.execution, kept)
+    swept = run_study(study, options.execution, kept)
     if swept.failures:
         failed = swept.failures[0]
         raise TacitError(f"{failed['error']} ({failed['algorithm']}, seed {failed['seed']})")

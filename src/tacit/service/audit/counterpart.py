@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation.aggregator_context import Draw
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
-from tacit.service.admin import Operated
+from tacit.service.admin import PartyClient
 from tacit.service.bootstrap import create_party
 from tacit.service.config import PartyConfig, load
 from tacit.service.http.serve import application, create_server, listening
@@ -31,14 +31,14 @@ STARTING = 60.0  # seconds
 class KeyedParty:
     """A party whose operator holds its signing key and its admin token."""
 
-    operated: Operated
+    operated: PartyClient
     key: Ed25519PrivateKey
 
     @classmethod
     def of(cls, config: PartyConfig, url: str) -> KeyedParty:
         """The party of a configuration, at this address."""
         key = load_signing_key(config.signing_key, config.lock)
-        return cls(Operated(url, config.admin_token), key)
+        return cls(PartyClient(url, config.admin_token), key)
 
 
 def no_noise(_identity: bytes) -> Draw:

@@ -18,15 +18,15 @@ from typing import Any
 
 import httpx
 
-from tacit.client.http import trusted
+from tacit.client.http import tls_context
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError, integer, one_of, positive, probability
 from tacit.noise.release_test import Fault, NoiseTest
 from tacit.service import definition_files
-from tacit.service.admin import Operated, publish, short_experiment
+from tacit.service.admin import PartyClient, publish_experiment, short_experiment
 from tacit.service.audit.counterpart import KeyedParty
 from tacit.service.audit.participants import Participants
-from tacit.service.store import Stage
+from tacit.service.schema import Stage
 from tacit.service.trust_models import coordinator_engine
 from tacit.service.trust_models.contract import ReleasedNoise
 from tacit.signatures import public_key
@@ -146,7 +146,7 @@ def definition_of(settings: AuditSettings, helper: KeyedParty | None) -> str:
 
 def audit_deployment(
     settings: AuditSettings,
-    coordinator: Operated,
+    coordinator: PartyClient,
     helper: KeyedParty | None = None,
     watch: Watch = lambda _progress: None,
 ) -> DeploymentAudit:
@@ -156,7 +156,7 @@ def audit_deployment(
     ----------
     settings : AuditSettings
         The trust model, and how many sums are compared.
-    coordinator : Operated
+    coordinator : PartyClient
         The coordinator, with its admin token.
     helper : KeyedParty, optional
         The helper, where the trust model has one. With two servers one of both is the auditor's
@@ -174,13 +174,13 @@ def audit_deployment(
         If a party rejects the experiment or its devices, or releases fewer than two sums in time.
     """
     started = time.monotonic()
-    digest = publish(
+    digest = publish_experiment(
         coordinator,
         definition_of(settings, helper),
         None if helper is None else (helper.operated, helper.key),
     )
     try:
-        found = _Play(settings, coordinator, helper, digest, watch)
+        found = _AuditRun(settings, coordinator, helper, digest, watch)
         releases = asyncio.run(found.run())
     finally:
         with suppress(TacitError):
@@ -206,13 +206,13 @@ def audit_deployment(
     )
 
 
-class _Play:
+class _AuditRun:
     """All devices of an audit, until enough sums are released."""
 
     def __init__(
         self,
         settings: AuditSettings,
-        coordinator: Operated,
+        coordinator: PartyClient,
         helper: KeyedParty | None,
         digest: str,
         watch: Watch,
@@ -231,7 +231,7 @@ class _Play:
 
     async def run(self) -> list[Release]:
         """Play until enough sums are released, the experiment ends or time is up."""
-        client = httpx.AsyncClient(timeout=TIMEOUT, verify=trusted(), mounts=NEARBY)
+        client = httpx.AsyncClient(timeout=TIMEOUT, verify=tls_context(), mounts=NEARBY)
         async with client as http:
             self.participants = Participants(self._pinned, self._addresses, http)
             devices = [asyncio.create_task(self._come()) for _ in range(JOINING)]
@@ -274,7 +274,7 @@ class _Play:
     def _read(self, status: dict[str, Any]) -> str:
         """Take the rounds that are over; the state of the experiment."""
         engine = coordinator_engine(self._terms)
-        self.aborted = sum(one["stage"] == Stage.REFUSED for one in status["rounds"])
+        self.aborted = sum(one["stage"] == Stage.ABORTED for one in status["rounds"])
         for one in status["rounds"]:
             name = one["round"]
             announced = self.participants.rounds.get(bytes.fromhex(name))

@@ -17,10 +17,10 @@ import httpx
 from tacit.aggregation import ReportSlot
 from tacit.aggregation.announcements import LiveRound
 from tacit.client.choices import zero_report
-from tacit.client.entries import Running
+from tacit.client.entries import OpenParticipation
 from tacit.client.exchange import Reply, Request
 from tacit.client.trust_models import reporter
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, Unavailable
 from tacit.terms import Pinned
 
 ATTEMPTS = 40  # of a request that a party asks to repeat
@@ -44,7 +44,7 @@ class Participants:
     def _coordinator(self) -> str:
         return self._addresses[self._pinned.terms.leader]
 
-    async def join(self) -> Running | None:
+    async def join(self) -> OpenParticipation | None:
         """A slot in a round; None if none is free."""
         digest, asked = self._pinned.terms.digest.hex(), {"nonce": os.urandom(16).hex()}
         url = f"{self._coordinator}/experiments/{digest}/places"
@@ -57,7 +57,7 @@ class Participants:
         slot = ReportSlot(said["place"], bytes.fromhex(said["token"]))
         return zero_report(self._pinned, announcement, announced, slot, time.time())
 
-    async def report(self, running: Running) -> None:
+    async def report(self, running: OpenParticipation) -> None:
         """Send a report of zeros to every party that gets one."""
         path = f"/rounds/{running.identity.hex()}/reports/{running.slot.number}"
         for role, content in self._reporter.encode(running).items():
@@ -67,15 +67,15 @@ class Participants:
             _document(answer)
         self.reported += 1
 
-    async def answer_stages(self, running: Running) -> None:
+    async def answer_stages(self, running: OpenParticipation) -> None:
         """Answer the further messages of a round until this device is out of it."""
         url = f"{self._coordinator}/rounds/{running.identity.hex()}"
         for _ in range(STAGES):
-            talk = self._reporter.stages(running, url, time.time())
+            conversation = self._reporter.stages(running, url, time.time())
             try:
-                request = next(talk)
+                request = next(conversation)
                 while True:
-                    request = talk.send(await self._reply(request))
+                    request = conversation.send(await self._reply(request))
             except StopIteration as done:
                 if not done.value:
                     return
@@ -109,7 +109,7 @@ def _seconds(said: str) -> float:
 
 def _document(answer: httpx.Response) -> dict[str, Any]:
     if not answer.is_success:
-        said = Reply(answer.status_code, answer.content).said
-        raise Refusal(f"{answer.request.url.host} rejects a device of the audit: {said}")
+        said = Reply(answer.status_code, answer.content).error_text
+        raise Rejected(f"{answer.request.url.host} rejects a device of the audit: {said}")
     found: dict[str, Any] = answer.json() if answer.content else {}
     return found

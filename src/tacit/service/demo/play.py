@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,20 +12,19 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tacit.errors import TacitError
 from tacit.keyfiles import load_signing_key
+from tacit.readers import count_of
 from tacit.service import config, definition_files
-from tacit.service.admin import Operated, publish
+from tacit.service.admin import PartyClient, publish_experiment
 from tacit.service.bootstrap import Card, create_party
 from tacit.service.demo.children import Child, free_port
 from tacit.service.demo.participants import SimulationConfig, VisitCounts
-from tacit.service.readers import counted
-from tacit.service.store import LIVE, Stage
+from tacit.service.schema import LIVE, Stage
 from tacit.terms import ROLES
 from tacit.trust import TrustModel
 
@@ -114,13 +112,13 @@ class DemoProgress:
     @property
     def released(self) -> bool:
         """Whether a round was released."""
-        return any(one["stage"] == Stage.OPENED for one in self.status["rounds"])
+        return any(one["stage"] == Stage.RELEASED for one in self.status["rounds"])
 
     @property
     def in_vain(self) -> bool:
         """Whether the first rounds are over and all were aborted."""
         rounds = self.status["rounds"]
-        last = max((one["closes"] for one in rounds if one["stage"] == Stage.REFUSED), default=0)
+        last = max((one["closes"] for one in rounds if one["stage"] == Stage.ABORTED), default=0)
         live = (one["closes"] for one in rounds if one["stage"] in LIVE)
         return last > 0 and not self.released and all(closes > last for closes in live)
 
@@ -171,7 +169,7 @@ class Parties:
     """The parties on this machine, the coordinator first."""
 
     cards: tuple[Card, ...]
-    operated: tuple[Operated, ...]
+    operated: tuple[PartyClient, ...]
     directory: Path
 
 
@@ -187,9 +185,8 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
     """
     said = watch or (lambda _stage, _shown: None)
     with ExitStack() as stack:
-        stack.enter_context(_stopped_by_signal())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-demo-")))
-        said(f"starting {counted(len(settings.roles), 'server')}", None)
+        said(f"starting {count_of(len(settings.roles), 'server')}", None)
         started = time.monotonic()
         parties = _start(stack, directory, settings.roles)
         took = time.monotonic() - started  # measures the speed of the machine
@@ -281,20 +278,6 @@ def definition_of(
     )
 
 
-@contextmanager
-def _stopped_by_signal() -> Iterator[None]:
-    """Let SIGTERM end the demonstration as ^C does."""
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _start(stack: ExitStack, directory: Path, roles: Sequence[str]) -> Parties:
     """Start all servers, each with its own directory, key and database."""
     cards, servers = [], []
@@ -307,7 +290,7 @@ def _start(stack: ExitStack, directory: Path, roles: Sequence[str]) -> Parties:
     for card, server in zip(cards, servers, strict=True):
         server.wait_for(f"{card.address}/readyz", lambda: None)
     tokens = [(directory / role / "admin-token").read_text().strip() for role in roles]
-    operated = (Operated(card.address, token) for card, token in zip(cards, tokens, strict=True))
+    operated = (PartyClient(card.address, token) for card, token in zip(cards, tokens, strict=True))
     return Parties(tuple(cards), tuple(operated), directory)
 
 
@@ -315,9 +298,9 @@ def _publish(parties: Parties, text: str) -> str:
     """Publish as the coordinator and sign as the helper's operator; here this program is both."""
     coordinator, *helpers = parties.operated
     if not helpers:
-        return publish(coordinator, text)
+        return publish_experiment(coordinator, text)
     helper = config.load(parties.directory / "helper" / "party.toml")
-    return publish(
+    return publish_experiment(
         coordinator, text, (helpers[0], load_signing_key(helper.signing_key, helper.lock))
     )
 
@@ -385,7 +368,7 @@ def _look(parties: Parties, digest: str, counts: Path, seconds: float) -> DemoPr
     return DemoProgress(status, estimates, known, seconds, addresses)
 
 
-def _answered(party: Operated) -> dict[str, int]:
+def _answered(party: PartyClient) -> dict[str, int]:
     """Number of responses of a party, by method, route and status."""
     answers: dict[str, int] = {}
     for family in text_string_to_metric_families(party.text("/metrics")):

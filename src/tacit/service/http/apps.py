@@ -22,9 +22,10 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tacit.aggregation.announcements import binding_of
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.service import definition_files, round_scheduler
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
@@ -42,9 +43,9 @@ from tacit.service.http.calls import (
 )
 from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCache
 from tacit.service.http.driver import Driver
-from tacit.service.http.helper_client import HttpLink
+from tacit.service.http.helper_client import HttpHelperClient
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
-from tacit.service.http.middleware import LIMITS_SCOPE, Front
+from tacit.service.http.middleware import LIMITS_SCOPE, LimitsMiddleware
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.shutdown import Shutdown
@@ -52,7 +53,7 @@ from tacit.service.http.stages import StageRoute, add_stages
 from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
-from tacit.service.store import Registered
+from tacit.service.schema import Registered
 from tacit.service.time_series import csv_text, time_series
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
@@ -79,7 +80,7 @@ class Service:
     writer: GroupWriter
     driver: Driver
     leases: Leases
-    link: HttpLink | None
+    link: HttpHelperClient | None
     shutdown: Shutdown = field(default_factory=Shutdown)
 
     @classmethod
@@ -88,7 +89,7 @@ class Service:
         party: ServerParty,
         config: PartyConfig,
         step: Callable[[Leads], float],
-        link: HttpLink | None = None,
+        link: HttpHelperClient | None = None,
     ) -> Service:
         """Create the components of a party's process without starting them."""
         waiting: list[GroupWriter] = []
@@ -106,7 +107,7 @@ class Service:
     def report_kept(self, identity: bytes) -> None:
         """Notify the driver of a round that may be full, if this process advances rounds."""
         if self.leases.leading and self.party.may_be_full(identity):
-            self.driver.poke()
+            self.driver.notify()
 
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncIterator[None]:
@@ -125,26 +126,28 @@ class Service:
                 self.link.close()
 
 
-def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HttpLink) -> Front:
+def coordinator_app(
+    coordinator: Coordinator, config: PartyConfig, link: HttpHelperClient
+) -> LimitsMiddleware:
     """The coordinator's application; `link` connects it to the helper."""
     step = partial(round_scheduler.step, coordinator, link)
     service = Service.of(coordinator, config, step, link)
     app = _application("coordinator", service)
-    places = _add_places(app, service, coordinator)
+    places = _add_slots(app, service, coordinator)
     _add_experiments(app, service, coordinator)
     stages = StageRoute(coordinator, service.writer, service.driver, app)
     add_stages(app, stages)
     add_pages(app, coordinator, config, service.shutdown)
-    return _fronted(app, service, stages=stages, places=places)
+    return _with_middleware(app, service, stages=stages, posts=places)
 
 
-def helper_app(helper: Helper, config: PartyConfig) -> Front:
+def helper_app(helper: Helper, config: PartyConfig) -> LimitsMiddleware:
     """The helper's application."""
     service = Service.of(helper, config, helper.step)
     app = _application("helper", service)
     _add_admission(app, service, helper)
-    _add_calls(app, service, helper)
-    return _fronted(app, service, CallCheck(helper.coordinator_key))
+    calls = _add_calls(app, service, helper)
+    return _with_middleware(app, service, CallCheck(helper.coordinator_key), posts=calls)
 
 
 def _application(role: str, service: Service) -> FastAPI:
@@ -171,13 +174,13 @@ def _application(role: str, service: Service) -> FastAPI:
     return app
 
 
-def _fronted(
+def _with_middleware(
     app: FastAPI,
     service: Service,
     check: CallCheck | None = None,
     stages: StageRoute | None = None,
-    places: reports.PlaceRoute | None = None,
-) -> Front:
+    posts: ASGIApp | None = None,
+) -> LimitsMiddleware:
     """The application behind its middleware: limits, sizes and headers."""
     app.openapi = cache(partial(_document, app))  # type: ignore[method-assign]
 
@@ -189,9 +192,9 @@ def _fronted(
     answer = None if stages is None else stages.size
     bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)
     limits = config.limits.of(config.address, config.listen)
-    front = Front(app, limits, config.cors_origins, service.metrics, bodies)
+    front = LimitsMiddleware(app, limits, config.cors_origins, service.metrics, bodies)
     put.others = stages or app
-    front.frequent = {"PUT": put, "POST": places or app, "GET": stages or app}
+    front.frequent = {"PUT": put, "POST": posts or app, "GET": stages or app}
     front.shutdown = service.shutdown
     return front
 
@@ -262,7 +265,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
 
 def _terms(party: ServerParty, digest: str) -> bytes:
-    known, state, successor = party.shown(bytes.fromhex(digest))
+    known, state, successor = party.terms_status(bytes.fromhex(digest))
     said = {
         "terms": known.terms.encode().decode(),
         "signatures": _hex(known.signatures or (party.signature(known.terms.digest),)),
@@ -355,12 +358,12 @@ def _admin(service: Service) -> dict[str, Any]:
 # The coordinator
 
 
-def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> reports.PlaceRoute:
+def _add_slots(app: FastAPI, service: Service, coordinator: Coordinator) -> reports.SlotRoute:
     slot = models.AssignedSlot | models.NotAsked
     how = DEVICES | {"responses": responses(403, 404, 409)}
-    put = reports.PlaceRoute(coordinator, service.writer, app)
+    put = reports.SlotRoute(coordinator, service.writer, app)
 
-    @app.post(reports.PlaceRoute.path, response_model=slot, **how)
+    @app.post(reports.SlotRoute.path, response_model=slot, **how)
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
         """A slot in a round, or the best option so far if no slot is free."""
         return await put.join(digest, asked)
@@ -378,6 +381,7 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         defined = definition_files.parse(asked.definition)
         terms = defined.terms(service.config.address, coordinator.public_key)
         coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
+        service.driver.notify()
         return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
 
     helper: dict[str, Any] = {"tags": ["helper"], "responses": responses(404, 409)}
@@ -389,19 +393,19 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
             bytes.fromhex(one) for one in (asked.signature, asked.approval or "")
         )
         coordinator.cosign(bytes.fromhex(digest), signature, approval)
-        service.driver.poke()
+        service.driver.notify()
 
     @app.post("/experiments/{digest}/successor", status_code=201, **admin)
     def succeed(digest: Digest, asked: models.SucceedRequest) -> models.Created:
         """Publish successor terms; they take effect with the helper's signature and approval."""
         terms = Terms.decode(asked.terms.encode())
         if terms.predecessor.hex() != digest:
-            raise Refusal("the predecessor of these terms must be the experiment in the path")
+            raise Rejected("the predecessor of these terms must be the experiment in the path")
         coordinator.succeed(terms, asked.participants)
         return models.Created(digest=terms.digest.hex(), terms=asked.terms)
 
     for change in (coordinator.pause, coordinator.resume, coordinator.stop):
-        name, done = change.__name__, _changing(change, service.driver.poke)
+        name, done = change.__name__, _changing(change, service.driver.notify)
         app.post(f"/experiments/{{digest}}/{name}", status_code=204, name=name, **admin)(done)
     for answer in (coordinator.status, coordinator.estimates, coordinator.export):
         name, told = answer.__name__, _answering(answer)
@@ -449,7 +453,7 @@ def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
         return models.Admitted(digest=terms.digest.hex())
 
 
-def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
+def _add_calls(app: FastAPI, service: Service, helper: Helper) -> reports.CallRoute:
     """Add the requests that the coordinator sends to the helper."""
 
     def check(call: CallHeader, digest: bytes) -> None:
@@ -478,9 +482,11 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
         check(call, digest)
         named, about = binding_of(description)
         if (named.hex(), about.terms) != (identity, digest):
-            raise Refusal("the description must be of the round in the path and of this experiment")
+            raise Rejected(
+                "the description must be of the round in the path and of this experiment"
+            )
         made = helper.describe(description, bytes.fromhex(asked.signature))
-        service.driver.poke()
+        service.driver.notify()
         return models.SignedRound(announcement=made.hex())
 
     @app.post("/rounds/{identity}/exchange", **calls)
@@ -492,6 +498,13 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
         check(call, helper.round(name).terms)
         listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))
         return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
+
+    operations: dict[str, reports.Operation] = {
+        "keys": (models.KeysRequest, keys),
+        "description": (models.DescribeRequest, describe),
+        "exchange": (models.ExchangeRequest, exchange),
+    }
+    return reports.CallRoute(operations, app)
 
 
 def _checked(request: Request, _call: Called, _signature: CallSignature) -> CallHeader:

@@ -25,6 +25,7 @@ from tacit.service.http.calls import CALL, SIGNATURE, CallCheck
 
 UNAUTHORIZED = 401
 SLOWEST = 20.0  # maximum seconds to receive a body
+MOST_VALUES = 256  # of a JSON document between parties, at most
 CALL_SCOPE = "tacit.call"  # key of the checked header in the ASGI scope of a call
 _CALLS = re.compile("/rounds/[^/]+/(keys|description|exchange)")
 _ADMIN = re.compile("/experiments(/[^/]+/successor)?")
@@ -84,7 +85,17 @@ async def read_body(receive: Receive, declared: bytes | None, expected: Expected
     body = b"".join(parts)
     if expected.digest not in (None, hashlib.sha256(body).digest()):
         raise Forbidden("the digest of the body differs from the one in the signed header")
+    if expected.digest is not None and not has_few_values(body):
+        raise BodyError(422, f"Request validation failed: the body has over {MOST_VALUES} values.")
     return body
+
+
+def has_few_values(document: bytes) -> bool:
+    """Whether a JSON document of the parties has few values, as all of theirs have.
+
+    Many small values take twenty times the memory of their text, before anything is validated.
+    """
+    return sum(document.count(mark) for mark in (b",", b"[", b"{")) <= MOST_VALUES
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, Unavailable
 from tacit.service.errors import Forbidden
 from tacit.signatures import Signed, sign, verify
 
@@ -108,7 +108,7 @@ class CallCheck:
         said, public = _signed("POST", path, call), self._key_of(header.experiment)
         try:
             verify(Signed.CALL, said, bytes.fromhex(signature), public, "the coordinator")
-        except Refusal as reason:
+        except Rejected as reason:
             raise Forbidden(str(reason)) from None
         self._remember(header)
         return header

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -254,7 +255,7 @@ class GuardedConnection(asyncio.Protocol):
 def is_too_large(scope: Mapping[str, Any]) -> bool:
     """Whether the head of an ASGI request exceeds its size limit."""
     target = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
-    size = target + sum(len(name) + len(value) for name, value in scope["headers"])
+    size = target + sum(map(len, chain.from_iterable(scope["headers"])))
     return size > LARGEST
 
 

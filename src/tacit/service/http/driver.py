@@ -45,7 +45,7 @@ class Driver:
         self._come.set()
         self._thread.join()
 
-    def poke(self, *, hurry: bool = False) -> None:
+    def notify(self, *, hurry: bool = False) -> None:
         """Notify the thread of new work: the next step is due.
 
         With `hurry` somebody waits for it: the thread rests only as long as its last step took.

@@ -1,7 +1,7 @@
 """Signed HTTP calls of the coordinator to its helpers (`calls`).
 
 Transport failures raise `Unavailable`, and the driver retries them. Rejections by the helper raise
-a `Refusal` of the same type. The size and time of answers are bounded, because the helper is not
+a `Rejected` of the same type. The size and time of answers are bounded, because the helper is not
 trusted.
 """
 
@@ -14,33 +14,39 @@ from typing import Any
 import httpx
 
 from tacit.aggregation.announcements import binding_of
+from tacit.client.deadlines import limit_exchanges
 from tacit.client.loopback import NEARBY
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, Unavailable
 from tacit.service.errors import STATUS
+from tacit.service.http.bodies import has_few_values
 from tacit.service.http.calls import new_call
 from tacit.service.party import ServerParty
 
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
 LARGEST = 1 << 26  # maximum bytes of an answer
-SLOWEST = 60.0  # maximum seconds to receive an answer: other rounds wait meanwhile
+SLOWEST = 60.0  # maximum seconds of a call: other rounds wait meanwhile
 LONGEST = 300  # maximum characters of a quoted reason
+SLOW = 4.0  # seconds of a call after which its helper is left alone for a while
+REST = 4  # times as long as the call: other helpers' rounds get most of the time
 AGAIN = (408, 425, 429)  # statuses to retry
 
 
-class HttpLink:
+class HttpHelperClient:
     """Calls of a coordinator to the helpers of its experiments, at the addresses in their terms."""
 
     def __init__(self, coordinator: ServerParty) -> None:
         self._coordinator = coordinator
+        self._rests: dict[str, float] = {}  # until when slow helpers are not called
         self._client = httpx.Client(
             timeout=PATIENCE,
             follow_redirects=False,
             mounts=NEARBY,
             headers={"accept-encoding": "identity"},
         )
+        limit_exchanges(self._client, SLOWEST)
 
     def __repr__(self) -> str:
-        return "HttpLink()"
+        return "HttpHelperClient()"
 
     def close(self) -> None:
         """Close all connections."""
@@ -65,34 +71,39 @@ class HttpLink:
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
         """The helper's list of reports and its answer; each is empty until available."""
-        digest = self._coordinator.round(identity).terms
+        digest = self._coordinator.server(identity).round.binding.terms
         said = self._call(digest, identity, "exchange", {"listing": listing.hex()})
         return _bytes(said, "listing"), _bytes(said, "answer")
 
     def _call(self, digest: bytes, identity: bytes, what: str, asked: dict[str, Any]) -> Any:
         path, body = f"/rounds/{identity.hex()}/{what}", json.dumps(asked).encode()
-        terms = self._coordinator.terms(digest).terms
+        terms = self._coordinator.pinned(digest).terms
         headers = new_call(path, digest, body, self._coordinator.key_for(terms))
         headers["content-type"] = "application/json"
         assert terms.helper is not None
-        url = terms.parties[terms.helper].address.rstrip("/") + path
+        address = terms.parties[terms.helper].address.rstrip("/")
+        began = time.monotonic()
+        if began < self._rests.get(address, 0.0):
+            raise Unavailable("the helper was slow or unreachable: it is called again later")
         try:
-            with self._client.stream("POST", url, content=body, headers=headers) as answer:
-                content = _read(answer)
+            with self._client.stream("POST", address + path, content=body, headers=headers) as said:
+                content = _read(said)
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
             raise Unavailable(f"the helper is unreachable ({type(problem).__name__})") from None
-        return _answered(answer.status_code, content)
+        finally:
+            ended = time.monotonic()
+            if ended - began > SLOW:
+                self._rests[address] = ended + REST * (ended - began)
+        return _answered(said.status_code, content)
 
 
 def _read(answer: httpx.Response) -> bytes:
-    """The body of an answer, within limits of size and time."""
+    """The body of an answer, within its limit of size."""
     if "content-encoding" in answer.headers:
         raise Unavailable("the helper's answer is compressed: must not be")
-    parts, size, end = [], 0, time.monotonic() + SLOWEST
+    parts, size = [], 0
     for part in answer.iter_bytes():
         size += len(part)
-        if time.monotonic() > end:
-            raise Unavailable(f"the helper's answer takes too long: at most {SLOWEST:.0f} seconds")
         if size > LARGEST:
             raise Unavailable(f"the helper's answer is too large: at most {LARGEST} bytes")
         parts.append(part)
@@ -102,7 +113,7 @@ def _read(answer: httpx.Response) -> bytes:
 def _answered(status: int, content: bytes) -> Any:
     """The helper's JSON answer; raise its rejections as the matching exceptions."""
     try:
-        said = json.loads(content)
+        said = json.loads(content) if has_few_values(content) else None
     except (ValueError, RecursionError):
         said = None
     if status == httpx.codes.OK and isinstance(said, dict):
@@ -111,13 +122,13 @@ def _answered(status: int, content: bytes) -> Any:
     if not isinstance(reason, str) or not 400 <= status < 500 or status in AGAIN:
         raise Unavailable(f"the helper answered with status {status}")
     kinds = {number: kind for kind, number in STATUS.items()}
-    raise kinds.get(status, Refusal)(f"the helper rejected the call: {reason[:LONGEST]}")
+    raise kinds.get(status, Rejected)(f"the helper rejected the call: {reason[:LONGEST]}")
 
 
 def _bytes(said: Any, name: str) -> bytes:
     try:
         return bytes.fromhex(said[name])
     except (KeyError, TypeError, ValueError):
-        raise Refusal(
+        raise Rejected(
             f"the helper's answer lacks {name}: check that both run the same version"
         ) from None

@@ -16,10 +16,10 @@ from collections.abc import Callable
 MOST_ADDRESSES = 50_000
 
 
-class Buckets:
+class TokenBuckets:
     """A token bucket per address: `burst` requests at once, refilled at `rate` per second.
 
-    >>> buckets = Buckets(rate=2, burst=1, clock=iter([0.0, 0.25, 0.5]).__next__)
+    >>> buckets = TokenBuckets(rate=2, burst=1, clock=iter([0.0, 0.25, 0.5]).__next__)
     >>> buckets.wait("192.0.2.1"), buckets.wait("192.0.2.1"), buckets.wait("192.0.2.1")
     (0.0, 0.25, 0.0)
     """
@@ -72,12 +72,17 @@ class Buckets:
 def neighbourhood(address: str) -> str:
     """The key of a bucket: an IPv4 address, or the /64 network of an IPv6 address.
 
+    A socket for both families names IPv4 clients by IPv6 addresses of one such network.
+
     >>> neighbourhood("2001:db8:1:2:3:4:5:6"), neighbourhood("192.0.2.1"), neighbourhood("?")
     ('2001:db8:1:2::/64', '192.0.2.1', '?')
+    >>> neighbourhood("::ffff:192.0.2.1")
+    '192.0.2.1'
     """
     if ":" not in address:
         return address
     try:
-        return str(ipaddress.ip_network(f"{address.partition('%')[0]}/64", strict=False))
+        found = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))

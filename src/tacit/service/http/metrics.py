@@ -47,6 +47,7 @@ class Metrics:
             buckets=SECONDS,
             registry=self.registry,
         )
+        self._by_request: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._group = Histogram(
             "tacit_group_size", "Requests per commit", buckets=SIZES, registry=self.registry
         )
@@ -62,9 +63,14 @@ class Metrics:
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        named = method if method in METHODS else "other"
-        self._requests.labels(route, named, status).inc()
-        self._seconds.labels(route).observe(seconds)
+        asked = route, method if method in METHODS else "other", status
+        found = self._by_request.get(asked)
+        if found is None:
+            found = self._requests.labels(*asked), self._seconds.labels(route)
+            self._by_request[asked] = found
+        requests, took = found
+        requests.inc()
+        took.observe(seconds)
 
     def group(self, size: int, seconds: float) -> None:
         """Count a committed group."""

@@ -27,7 +27,7 @@ from tacit.service.http.connections import (
     overloaded,
     too_large,
 )
-from tacit.service.http.limits import Buckets
+from tacit.service.http.limits import TokenBuckets
 from tacit.service.http.logs import traced
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.problems import problem, rejected
@@ -39,12 +39,15 @@ HEALTH = "/healthz"
 QUIET = 60.0  # seconds between log lines about requests without an address
 LIMITS_SCOPE = "tacit.limits"  # key of headers about the limit in the ASGI scope
 NOWHERE = "(none)"  # the template of an unknown path
+PREFLIGHT = b"access-control-request-method"  # then the CORS middleware answers by itself
 SECURITY = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 ]
+SECURITY_AND_VARY = [(b"vary", b"Origin"), *SECURITY]
+"""Headers of every response, without and with the one for devices' paths."""
 CROSS_ORIGIN = (
     (re.compile(r"/experiments(/[^/]*/(terms|words))?"), "GET"),
     (re.compile(r"/experiments/[^/]*/places"), "POST"),
@@ -54,7 +57,7 @@ CROSS_ORIGIN = (
 """Paths and methods of devices, allowed for pages of other origins."""
 
 
-class Front:
+class LimitsMiddleware:
     """Middleware that enforces limits around an application.
 
     `frequent` handles requests by method, without the layers of the application. `connections` is
@@ -76,7 +79,7 @@ class Front:
         self._limits = limits
         self._metrics = metrics
         self._bodies = bodies
-        self._buckets = Buckets(limits.rate, limits.burst) if limits.counted else None
+        self._buckets = TokenBuckets(limits.rate, limits.burst) if limits.counted else None
         self._header = limits.address_header.lower().encode()
         self._quiet_until = 0.0
         self._cross_origin = {
@@ -96,7 +99,7 @@ class Front:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status, took = time.perf_counter(), 0, 0.0
+        started, status, took, fixed = time.perf_counter(), 0, 0.0, SECURITY
         peer = _peer(scope)
         self.connections.begin(peer)
 
@@ -106,15 +109,20 @@ class Front:
                 status, took = message["status"], time.perf_counter() - started
                 given = message.get("headers", [])
                 names = {name for name, _ in given}
-                new = [pair for pair in SECURITY if pair[0] not in names]
+                new = [pair for pair in fixed if pair[0] not in names]
                 message = {**message, "headers": [*given, *new]}
             await send(message)
 
-        method = _device_method(scope["path"])
-        handle: ASGIApp = self._handled if method is None else self._cross_origin[method]
+        handle: ASGIApp = self._handled
         try:
-            if method is not None and _is_preflight(scope):
-                handle = self._early(scope, dict(scope["headers"])) or handle
+            if (method := _device_method(scope["path"])) is not None:
+                headers = dict(scope["headers"])
+                if b"origin" not in headers:  # answered as by the CORS middleware, which costs time
+                    fixed = SECURITY_AND_VARY
+                else:
+                    handle = self._cross_origin[method]
+                    if scope["method"] == "OPTIONS" and PREFLIGHT in headers:
+                        handle = self._early(scope, headers) or handle
             await handle(scope, receive, sending)
         except Exception as error:
             if not self.connections.is_closing(peer):
@@ -199,12 +207,6 @@ def _device_method(path: str) -> str | None:
         if pattern.fullmatch(path):
             return method
     return None
-
-
-def _is_preflight(scope: Scope) -> bool:
-    """Whether the CORS middleware answers by itself, without `Front._handled`."""
-    names = {name for name, _ in scope["headers"]}
-    return scope["method"] == "OPTIONS" and {b"origin", b"access-control-request-method"} <= names
 
 
 def _template(scope: Scope) -> str:

@@ -27,6 +27,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
+from tacit.client.deadlines import limit_exchanges
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError
 from tacit.service.config import PartyConfig
@@ -72,7 +73,7 @@ def _mark(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Views:
+class RenderedExperiments:
     """Cache of rendered experiments; one query at a time, at most every `FRESH` seconds."""
 
     def __init__(self, seen: Callable[[bytes], dict[str, Any]]) -> None:
@@ -108,8 +109,9 @@ class Views:
         if time.monotonic() - when >= PULSE:
             try:
                 with httpx.Client(timeout=PATIENCE, mounts=NEARBY) as client:
-                    said = client.get(f"{address.rstrip('/')}/readyz")
-                up = said.status_code == httpx.codes.OK
+                    limit_exchanges(client, PATIENCE)
+                    with client.stream("GET", f"{address.rstrip('/')}/readyz") as said:
+                        up = said.status_code == httpx.codes.OK  # the body is not read
             except (httpx.HTTPError, httpx.InvalidURL):
                 up = False
             self._up[address] = (time.monotonic(), up)
@@ -119,7 +121,7 @@ class Views:
 class Streams:
     """Server-sent event streams of a process, limited in number."""
 
-    def __init__(self, views: Views, most: int, closing: Shutdown) -> None:
+    def __init__(self, views: RenderedExperiments, most: int, closing: Shutdown) -> None:
         self._views, self._most, self._closing = views, most, closing
         self.open = 0
 
@@ -225,7 +227,9 @@ def add_pages(
     app: FastAPI, coordinator: Coordinator, config: PartyConfig, closing: Shutdown
 ) -> None:
     """Add the routes of a coordinator's pages."""
-    views = Views(coordinator.public if config.results == "open" else coordinator.view)
+    views = RenderedExperiments(
+        coordinator.public if config.results == "open" else coordinator.view
+    )
     streams = Streams(views, config.limits.streams, closing)
     may = _may_look(config)
 

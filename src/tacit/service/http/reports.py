@@ -1,35 +1,38 @@
-"""ASGI routes of every participant's requests: join a round, send an encrypted report share.
+"""ASGI routes of frequent requests: join a round, send an encrypted report share, call the helper.
 
-They use plain ASGI without the layers of the application. A well-formed request to join is
-answered here; the application states what is wrong with any other. The body of a report must have
-exactly the size of the round's shares; the middleware reads no other. The share is checked without
-the database, written by group commit, and acknowledged after the commit.
+They use plain ASGI without the layers of the application. A well-formed request to join, or call,
+is answered here; the application states what is wrong with any other. The body of a report must
+have exactly the size of the round's shares; the middleware reads no other. The share is checked
+without the database, written by group commit, and acknowledged after the commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.service.assignment import Ticket
 from tacit.service.coordinator import Coordinator
-from tacit.service.http.bodies import replayed
+from tacit.service.http.bodies import CALL_SCOPE, replayed
+from tacit.service.http.calls import CallHeader
 from tacit.service.http.models import TicketRequest
 from tacit.service.http.problems import rejected
+from tacit.service.http.stages import Template
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import ServerParty
 
 PATH = "/rounds/{identity}/reports/{place}"
 _PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _PLACES = re.compile("/experiments/([0-9a-f]{64})/places")
+_CALLS = re.compile("/rounds/([0-9a-f]{32})/([a-z]+)")
 _JSON = (b"content-type", b"application/json")
 _IDENTITY = re.compile("[0-9a-f]{32}")
 _SLOT = re.compile("0|[1-9][0-9]{0,9}")
@@ -84,7 +87,7 @@ class ReportRoute:
         if not _IDENTITY.fullmatch(where["identity"]) or not _SLOT.fullmatch(where["place"]):
             raise TacitError("the path must name a round (32 hex digits) and a slot (a number)")
         named = _Named(bytes.fromhex(where["identity"]), int(where["place"]))
-        if not self._party.at_hand(named.identity):
+        if not self._party.is_loaded(named.identity):
             await self._fetched(named.identity)
         scope[REPORT_SCOPE] = named
         return self._party.share_size(named.identity)
@@ -93,9 +96,9 @@ class ReportRoute:
         invitation = dict(headers).get(_INVITATION, b"")
         said = invitation.decode("latin-1") or None
         waiting = self._party.report(named.identity, named.slot, body, said)
-        refusal = await self._writer(self._commit, waiting)
-        if refusal is not None:
-            raise refusal
+        rejection = await self._writer(self._commit, waiting)
+        if rejection is not None:
+            raise rejection
         self._kept(named.identity)
 
     async def _fetched(self, identity: bytes) -> None:
@@ -112,7 +115,7 @@ class ReportRoute:
         found.result()
 
 
-class PlaceRoute:
+class SlotRoute:
     """POST of a ticket; other requests go to `others`."""
 
     path = "/experiments/{digest}/places"
@@ -140,7 +143,7 @@ class PlaceRoute:
         """A slot, or the best option so far, after the group commit that contains it."""
         ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
         answer = await self._writer(self._commit, ticket)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, Rejected):
             raise answer
         said: dict[str, Any] = {"asked": answer.slot is not None, "option": answer.option or None}
         if answer.announcement:
@@ -148,6 +151,35 @@ class PlaceRoute:
         if answer.slot is not None:
             said |= {"place": answer.slot.number, "token": answer.slot.token.hex()}
         return JSONResponse(said)
+
+
+Operation = tuple[type[BaseModel], Callable[[str, Any, CallHeader], BaseModel]]
+"""The body of a call, and what answers it: with the round's name, the body and the header."""
+
+
+class CallRoute:
+    """POST of the coordinator's calls to the helper; other requests go to `others`."""
+
+    def __init__(self, operations: Mapping[str, Operation], others: ASGIApp) -> None:
+        self._operations, self._others = operations, others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request; errors are answered by the middleware."""
+        answer: ASGIApp = self._others
+        where = _CALLS.fullmatch(scope["path"])
+        if where is not None and CALL_SCOPE in scope and _JSON in scope["headers"]:
+            body = (await receive())["body"]  # complete: the middleware has read it
+            receive = replayed(body, receive)
+            model, work = self._operations[where[2]]
+            try:
+                asked = model.model_validate_json(body)
+            except ValidationError:
+                pass
+            else:
+                scope["route"] = Template(f"/rounds/{{identity}}/{where[2]}")
+                said = await run_in_threadpool(work, where[1], asked, scope[CALL_SCOPE])
+                answer = Response(said.model_dump_json(), media_type="application/json")
+        await answer(scope, receive, send)
 
 
 def operation(errors: dict[str, Any]) -> dict[str, Any]:

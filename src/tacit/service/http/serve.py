@@ -25,8 +25,8 @@ from tacit.service.helper import Helper
 from tacit.service.http import logs
 from tacit.service.http.apps import coordinator_app, helper_app
 from tacit.service.http.connections import GuardedConnection, raise_descriptor_limit
-from tacit.service.http.helper_client import HttpLink
-from tacit.service.http.middleware import Front
+from tacit.service.http.helper_client import HttpHelperClient
+from tacit.service.http.middleware import LimitsMiddleware
 from tacit.service.store import Store
 
 LOG = logging.getLogger("tacit.service")
@@ -37,7 +37,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 IDLE = 15  # seconds until an idle connection closes: longer than clients (httpx: 5) reuse theirs
 
 
-def application(config: PartyConfig, **sources: Any) -> Front:
+def application(config: PartyConfig, **sources: Any) -> LimitsMiddleware:
     """Create a party ready to serve: signing key loaded, database migrated.
 
     `sources` (clock, noise, assignments) are for tests; a configuration cannot set them.
@@ -49,10 +49,10 @@ def application(config: PartyConfig, **sources: Any) -> Front:
     if config.role == "helper":
         return helper_app(Helper(key, store, records, former=former, **sources), config)
     coordinator = Coordinator(key, store, records, former=former, **sources)
-    return coordinator_app(coordinator, config, HttpLink(coordinator))
+    return coordinator_app(coordinator, config, HttpHelperClient(coordinator))
 
 
-def create_server(app: Front) -> uvicorn.Server:
+def create_server(app: LimitsMiddleware) -> uvicorn.Server:
     """The uvicorn server of an application; setting `should_exit` stops it after running requests.
 
     uvicorn's own protocol parses HTTP, behind a `GuardedConnection`.
@@ -99,7 +99,7 @@ def listening(config: PartyConfig) -> socket.socket:
     return bound
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Let malloc return large freed blocks to the operating system at once.
 
     By default glibc raises its thresholds and retains such blocks, so a party's memory would grow
@@ -113,7 +113,7 @@ def give_back() -> None:
         told(setting, LARGE)
 
 
-def settle() -> None:
+def freeze_objects() -> None:
     """Freeze all current objects, so that the garbage collector scans only later ones.
 
     These are few, so full collections are cheap. They run often, and garbage of requests does not
@@ -129,14 +129,14 @@ def settle() -> None:
 def serve(config: PartyConfig, **sources: Any) -> None:
     """Run a party until it receives SIGTERM or SIGINT."""
     logs.configure(config.log_level)
-    give_back()
+    trim_memory()
     raise_descriptor_limit()
     with listening(config) as bound:
         server = create_server(application(config, **sources))
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn handles signals while it runs, and raises them again when it has stopped
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))
-        settle()
+        freeze_objects()
         LOG.info("party started: %s", config.address, extra={"role": config.role})
         server.run(sockets=[bound])
         LOG.info("party stopped", extra={"role": config.role})

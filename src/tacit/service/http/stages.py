@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tacit.aggregation.interface import ClosedRound
 from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.two_servers import ReportSlot
-from tacit.errors import Refusal, Unavailable
+from tacit.errors import Rejected, Unavailable
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Forbidden, Gone
 from tacit.service.http.bodies import ExpectedBody, Headers
@@ -34,7 +34,7 @@ from tacit.service.http.writer import GroupWriter
 
 HELD = 8.0  # seconds that a question waits for its message
 LOOKS = 0.1  # seconds between looks whether this process has ended a stage
-PATIENCE = 10  # looks after which the message is looked up anyway: another process may have
+PATIENCE = 10  # looks after which the record is read again: another process may have
 MOST_HELD = 2  # questions of one slot: the device may have lost the connection of the first
 _HEADER = b"tacit-slot"
 _SLOT = re.compile(b"[0-9a-f]{40}")
@@ -99,25 +99,20 @@ class StageRoute:
     ) -> Response:
         """The next message for a device; 204 if there is none in `HELD` seconds."""
         served = await self._quickly(identity, partial(staged, self._coordinator, identity, slot))
-        look = partial(self._coordinator.next_message, identity, address, after)
         with self._holding((identity, slot.number)):
             clock = asyncio.get_running_loop().time
             end = clock() + HELD
-            while clock() < end:
-                seen = served.messages_sent
-                if asked := await run_in_threadpool(look):  # may rebuild the round
-                    return Response(asked, media_type=_OCTETS)
-                if served.messages_sent == seen:
-                    await self._stage_ended(identity, served, end - clock())
-        return Response(status_code=204)
+            while not (asked := next_message(served, address, after)) and clock() < end:
+                await self._stage_ended(identity, served, end - clock())
+        return Response(asked, media_type=_OCTETS) if asked else Response(status_code=204)
 
     async def answer(self, identity: bytes, slot: ReportSlot, body: bytes) -> Response:
         """Keep a device's answer to the last message that it was sent."""
         waiting = self._coordinator.answer(identity, slot, body)
-        refusal = await self._writer(self._coordinator.keep, waiting)
-        if refusal is not None:
-            raise refusal
-        self._driver.poke(hurry=True)
+        rejection = await self._writer(self._coordinator.keep, waiting)
+        if rejection is not None:
+            raise rejection
+        self._driver.notify(hurry=True)
         return Response(status_code=204)
 
     async def size(self, scope: Scope, headers: Headers) -> ExpectedBody | None:
@@ -131,7 +126,7 @@ class StageRoute:
 
     async def _quickly(self, identity: bytes, work: Callable[[], Found]) -> Found:
         """The result of work that needs the database only if the round is not loaded."""
-        return work() if self._coordinator.at_hand(identity) else await run_in_threadpool(work)
+        return work() if self._coordinator.is_loaded(identity) else await run_in_threadpool(work)
 
     @contextmanager
     def _holding(self, whose: tuple[bytes, int]) -> Iterator[None]:
@@ -152,17 +147,24 @@ class StageRoute:
         if watch is None:
             watch = asyncio.ensure_future(self._watch(identity, served))
             self._watches[identity] = watch
-        await asyncio.wait([watch], timeout=seconds)
+            watch.add_done_callback(partial(self._watched, identity))
+        done, _ = await asyncio.wait([watch], timeout=seconds)
+        if done:
+            watch.result()  # raises the reason why the record cannot be read
+
+    def _watched(self, identity: bytes, watch: asyncio.Task[None]) -> None:
+        del self._watches[identity]
+        if not watch.cancelled():
+            watch.exception()  # perhaps no question waits for it any more
 
     async def _watch(self, identity: bytes, served: MaskingReports) -> None:
+        """Read the record of the round once, then wait; no question reads it for itself."""
         seen = served.messages_sent
-        try:
-            for _ in range(PATIENCE):
-                await asyncio.sleep(LOOKS)
-                if served.messages_sent != seen:
-                    return
-        finally:
-            del self._watches[identity]
+        await run_in_threadpool(self._coordinator.synchronize, identity)  # may rebuild the round
+        for _ in range(PATIENCE):
+            if served.messages_sent != seen:
+                return
+            await asyncio.sleep(LOOKS)
 
 
 def add_stages(app: FastAPI, route: StageRoute) -> None:
@@ -196,12 +198,20 @@ def add_stages(app: FastAPI, route: StageRoute) -> None:
         return await route.answer(bytes.fromhex(identity), slot, await request.body())
 
 
+def next_message(served: MaskingReports, address: bytes, after: int) -> bytes:
+    """The next message for a device, if it is in memory; otherwise empty."""
+    try:
+        return served.next_message(address, after)
+    except ClosedRound as reason:
+        raise Gone(str(reason)) from None
+
+
 def slot_of(headers: Headers) -> ReportSlot:
     """The slot and token in the header of an answer."""
     try:
         return ReportSlot.decode(bytes.fromhex(headers.get(_HEADER, b"").decode()))
     except (ValueError, UnicodeDecodeError):
-        raise Refusal("header tacit-slot must have a slot and its token in hex") from None
+        raise Rejected("header tacit-slot must have a slot and its token in hex") from None
 
 
 def staged(coordinator: Coordinator, identity: bytes, slot: ReportSlot) -> MaskingReports:

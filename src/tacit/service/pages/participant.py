@@ -8,9 +8,9 @@ nothing is sent.
 from __future__ import annotations
 
 from tacit import html
+from tacit.readers import format_duration as duration
 from tacit.rounding import percent
 from tacit.service.pages.sentences import OVER
-from tacit.service.readers import in_words as duration
 from tacit.terms import HPKE_SUITES, Answer, FittedTerms, Terms, in_words
 from tacit.terms.context import MOMENTS, TABLE
 from tacit.terms.parts import BINOMIAL, DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, RANDOMIZED_RESPONSE
@@ -74,7 +74,7 @@ def page(terms: Terms, state: str, root: str) -> str:
         lines=in_words(terms),
         within=f", about the next {duration(answer.window)}" if answer.window else "",
         handling=handling(terms),
-        protection=[*caution(terms), *likelihood(terms.promise)],
+        protection=[*caution(terms), *likelihood(terms.guarantee)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
         you_get=_given(terms),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tacit.service.pages.participant import WHICH_BROWSERS, in_browsers
 from tacit.terms import Terms
 from tacit.terms.models import LEADING
-from tacit.terms.visibility import DEVICES, Passage, visibility
+from tacit.terms.visibility import DEVICES, MessageFlow, visibility
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _browsers(terms: Terms) -> str:
     return f"People take part with an app only. {WHICH_BROWSERS}."
 
 
-def _arrow(one: Passage, rows: Mapping[str, str], passed: Mapping[str, int]) -> PassageArrow:
+def _arrow(one: MessageFlow, rows: Mapping[str, str], passed: Mapping[str, int]) -> PassageArrow:
     between = one.sender != DEVICES
     down = rows[one.receiver] == "second"
     if between:

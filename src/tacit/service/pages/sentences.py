@@ -55,7 +55,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Said:
+class ShortAnswer:
     """A short answer and its details."""
 
     short: str
@@ -114,20 +114,22 @@ def _about(value: float) -> str:
     return said if " " in said else f"about {said}"
 
 
-def best(view: View) -> Said:
+def best(view: View) -> ShortAnswer:
     """Answer to "Which is best?"."""
     status, found = view["status"], view["estimates"]
     mine, over = leader(view), status["state"] in OVER
     if known := answers(view):
-        return Said(f"{whom(known)}.", "The device chooses; nobody else sees who gets what.")
+        return ShortAnswer(f"{whom(known)}.", "The device chooses; nobody else sees who gets what.")
     if mine is None:
         if over:
-            return Said("Nobody knows.", "The experiment ended before any round was released.")
-        return Said("Nobody knows yet.", _first_round(status))
+            return ShortAnswer(
+                "Nobody knows.", "The experiment ended before any round was released."
+            )
+        return ShortAnswer("Nobody knows yet.", _first_round(status))
     value = f"{number(view)(mine['mean'])}, between {between(view, mine, 'and')}"
     if found["decided"]:
-        return Said(str(found["decided"]), f"{value}.")
-    return Said(str(found["best"]), f"{'Was ahead' if over else 'Leads'} with {value}.")
+        return ShortAnswer(str(found["decided"]), f"{value}.")
+    return ShortAnswer(str(found["best"]), f"{'Was ahead' if over else 'Leads'} with {value}.")
 
 
 def answers(view: View) -> list[dict[str, Any]]:
@@ -152,21 +154,21 @@ def _first_round(status: dict[str, Any]) -> str:
     return "No round has been released so far; answers are seen in sums only, when a round closes."
 
 
-def sure(view: View) -> Said:
+def sure(view: View) -> ShortAnswer:
     """Answer to "How sure are we?"."""
     found, mine = view["estimates"], leader(view)
     warned = _warned(found)
     if known := answers(view):
         wrong = f"at most {1 - found['level']:.0%} of experiments, however often one looks"
         more = f"A verdict is wrong in {wrong}." if decided(known) else ""
-        return Said(decided_for(known), f"{more} {warned}".strip())
+        return ShortAnswer(decided_for(known), f"{more} {warned}".strip())
     if mine is None:
-        return Said("Not at all yet.", warned)
+        return ShortAnswer("Not at all yet.", warned)
     wrong = f"at most {1 - found['level']:.0%} of experiments"
     if found["decided"]:
         always = all(one["always"] for one in found["options"])
         looks = "however often one looks" if always else "approximately, for one look"
-        return Said(
+        return ShortAnswer(
             "Decided: better than every other option.",
             f"Such a verdict is wrong in {wrong}, {looks}. {warned}",
         )
@@ -178,7 +180,7 @@ def sure(view: View) -> Said:
     running = f" Not ruled out so far: {len(rivals):,} others." if many else ""
     if rivals and not many:
         running = f" Not ruled out so far: {listed(rivals)}."
-    return Said(
+    return ShortAnswer(
         short,
         f"It is the best with a chance of {_about(mine['best'])}.{running} {warned}",
     )
@@ -204,15 +206,15 @@ def terms_of(view: View) -> Terms:
     return Terms.decode(canonical(view["terms"]))
 
 
-def promised(view: View) -> Said:
+def promised(view: View) -> ShortAnswer:
     """Answer to "What were people promised?"."""
     terms = terms_of(view)
-    promise, leader = terms.promise, terms.parties[terms.leader]
-    delta = f" and δ = {promise.delta}" if promise.delta else ""
+    guarantee, leader = terms.guarantee, terms.parties[terms.leader]
+    delta = f" and δ = {guarantee.delta}" if guarantee.delta else ""
     page = f"Who takes part on a page of the {leader.role} must trust the {leader.role}."
-    numbers = f"That is ε = {promise.epsilon}{delta}."
-    said = (*caution(terms), *likelihood(promise, "a person"), numbers, honesty(terms), page)
-    return Said(PROMISED[terms.trust], " ".join(said))
+    numbers = f"That is ε = {guarantee.epsilon}{delta}."
+    said = (*caution(terms), *likelihood(guarantee, "a person"), numbers, honesty(terms), page)
+    return ShortAnswer(PROMISED[terms.trust], " ".join(said))
 
 
 def unknowns(view: View) -> list[str]:
@@ -235,18 +237,18 @@ def unknowns(view: View) -> list[str]:
     return said
 
 
-def lift(one: dict[str, Any]) -> Said:
+def lift(one: dict[str, Any]) -> ShortAnswer:
     """A lift and its interval.
 
     >>> lift({"lift": 0.5, "lift_low": -0.1, "lift_high": None}).more
     '-10% to no limit'
     """
     if one["lift"] is None:
-        return Said("no lift")
+        return ShortAnswer("no lift")
     low, high = (
         "no limit" if end is None else f"{end:+.0%}" for end in (one["lift_low"], one["lift_high"])
     )
-    return Said(f"{one['lift']:+.0%}", f"{low} to {high}")
+    return ShortAnswer(f"{one['lift']:+.0%}", f"{low} to {high}")
 
 
 def standing(view: View, up: bool) -> str:
@@ -261,7 +263,7 @@ def standing(view: View, up: bool) -> str:
     if state == "unsigned":
         return "The terms wait for the helper's signature; until then nobody is asked."
     if state == "paused":
-        return "Nobody new is asked until it is resumed; who has a place still reports."
+        return "Nobody new is asked until it is resumed; who has a slot still reports."
     if state in OVER:
         live = any(one["stage"] in ("open", "closing") for one in rounds)
         rest = "The last rounds are closing." if live else "Nobody is asked any more."
@@ -269,8 +271,8 @@ def standing(view: View, up: bool) -> str:
     ended = [one for one in rounds if one["stage"] in ("opened", "refused")]
     if ended and ended[-1]["stage"] == "refused":
         return (
-            "The last round was refused: too few answered, so it was destroyed unopened and says "
-            "nothing about anybody."
+            "The last round was aborted: too few answered. Its reports were destroyed, and "
+            "nothing was released."
         )
     return _open(rounds)
 
@@ -279,11 +281,11 @@ def _open(rounds: Sequence[dict[str, Any]]) -> str:
     now = [one for one in rounds if one["stage"] == "open"]
     if not now:
         return "The next round is being prepared."
-    places = sum(one["places"] for one in now)
+    slots = sum(one["places"] for one in now)
     if any(one["given"] is None for one in now):
-        return f"The present round has {places:,} places; who comes is counted when it is over."
+        return f"The present round has {slots:,} slots; who comes is counted when it is over."
     given = sum(one["given"] for one in now)
-    return f"{given:,} of {places:,} places of the present round are taken."
+    return f"{given:,} of {slots:,} slots of the present round are taken."
 
 
 def announced(view: View, up: bool) -> str:

@@ -66,7 +66,7 @@ function inWords(recorded) {
 /** Exactly what left, to whom, and what became of it. */
 function receipt({ stage, sent, charge }) {
   const gone = sent.length > 0;
-  const nothing = stage === "fresh" ? "Nothing has left it." : "It asked for a place with a random number; nothing about you has left it.";
+  const nothing = stage === "fresh" ? "Nothing has left it." : "It asked for a slot with a random number; nothing about you has left it.";
   at("here").textContent = gone ? `${about.sent}, and nothing else about your answer. Cost: ε = ${charge ?? "0, given back"}.` : nothing;
   for (const lane of document.querySelectorAll("[data-lane]")) {
     const role = lane.dataset.lane;

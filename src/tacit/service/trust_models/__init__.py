@@ -6,8 +6,7 @@ an entry here. `tacit.client.trust_models` has the device's side.
 
 from __future__ import annotations
 
-from tacit.errors import TacitError
-from tacit.service.trust_models.contract import CoordinatorEngine, HelperEngine
+from tacit.service.trust_models.contract import CoordinatorEngine, HelperEngine, engine_in
 from tacit.service.trust_models.local import LocalCoordinator
 from tacit.service.trust_models.masking import MaskingCoordinator
 from tacit.service.trust_models.shuffler import ShufflerCoordinator, ShufflerHelper
@@ -30,18 +29,9 @@ HELPERS: dict[str, type[HelperEngine]] = {
 
 def coordinator_engine(terms: Terms) -> type[CoordinatorEngine]:
     """The coordinator's engine for rounds under these terms."""
-    if terms.kind not in COORDINATORS:
-        raise TacitError(
-            f"the terms name {terms.kind} rounds: live experiments need one of "
-            f"{', '.join(COORDINATORS)}"
-        )
-    return COORDINATORS[terms.kind]
+    return engine_in(COORDINATORS, terms)
 
 
 def helper_engine(terms: Terms) -> type[HelperEngine]:
     """The helper's engine for rounds under these terms."""
-    if terms.kind not in HELPERS:
-        raise TacitError(
-            f"the terms name {terms.kind} rounds: a helper needs one of {', '.join(HELPERS)}"
-        )
-    return HELPERS[terms.kind]
+    return engine_in(HELPERS, terms)

@@ -9,7 +9,7 @@ decides what is released, the store holds pending reports. Any process may creat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol, TypeVar
@@ -28,7 +28,8 @@ from tacit.records import Records
 from tacit.rounds.codecs import Codec, Mixed, Residues, codec
 from tacit.rounds.stated_noise import check_stated
 from tacit.service.errors import TooEarly
-from tacit.service.store import RoundRow, Stage, Store
+from tacit.service.schema import RoundRow, Stage
+from tacit.service.store import Store
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Pinned, Terms
 
@@ -36,6 +37,7 @@ Noise = Callable[[bytes], Draw]
 """Selects the noise sampler of a round by the round's identity."""
 
 Found = TypeVar("Found", Residues, Mixed)
+Engine = TypeVar("Engine", bound="RoundEngine")
 
 ReleasedView = SumView | ShuffledView
 ROUNDED = 1e-3  # distance of a released number from an integer at most
@@ -229,14 +231,14 @@ class CoordinatorEngine(RoundEngine):
 
     @abstractmethod
     def endorse(self, description: bytes) -> bytes:
-        """Sign the only description of a round; raises `Refusal` if the round was aborted."""
+        """Sign the only description of a round; raises `Rejected` if the round was aborted."""
 
     def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
         """The announcement: a signed description with the signatures of all parties; verified."""
         if len(self.context.terms.parties) == 1:
             announcement = announce(description, (signature,))
         else:
-            announcement = linked(link).describe(description, signature)
+            announcement = require_link(link).describe(description, signature)
         accept(self.description, self.context.pinned, announcement)
         return announcement
 
@@ -273,6 +275,13 @@ class HelperEngine(RoundEngine):
 def decoded(engine: type[RoundEngine], terms: Terms, announcement: bytes) -> LiveRound:
     """The description in a verified announcement."""
     return engine.description.decode(announcement[: -SIGNATURE_SIZE * len(terms.parties)])
+
+
+def engine_in(engines: Mapping[str, type[Engine]], terms: Terms) -> type[Engine]:
+    """The engine for rounds under these terms, of those by the wire name of their rounds."""
+    if terms.kind not in engines:
+        raise TacitError(f"the terms name {terms.kind} rounds: must be {' or '.join(engines)}")
+    return engines[terms.kind]
 
 
 def check_kind(terms: Terms, kind: str) -> None:
@@ -313,7 +322,7 @@ def not_over(identity: bytes) -> TooEarly:
     return TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
 
 
-def linked(link: HelperLink | None) -> HelperLink:
+def require_link(link: HelperLink | None) -> HelperLink:
     """The link of a trust model that needs a helper."""
     if link is None:
         raise TacitError("the terms name a helper, but this coordinator has no link to helpers")

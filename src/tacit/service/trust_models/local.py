@@ -31,7 +31,7 @@ from tacit.rounds.codecs import Residues
 from tacit.rounds.stated_noise import check_stated
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
-from tacit.service.store import RoundRow
+from tacit.service.schema import RoundRow
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,

@@ -26,7 +26,7 @@ from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import stated_noise
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
-from tacit.service.store import RoundRow
+from tacit.service.schema import RoundRow
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,

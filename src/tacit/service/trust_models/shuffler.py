@@ -25,7 +25,7 @@ from tacit.aggregation.shuffler import (
 from tacit.aggregation.shuffler_reports import ShufflerReports, bind
 from tacit.aggregation.two_servers import SLOT, RoundOutcome, read_outcome
 from tacit.aggregation.wire import Kind, kind_of
-from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.noise import Binomial
 from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
@@ -41,7 +41,7 @@ from tacit.rounds.stated_noise import stated_noise
 from tacit.sampling.certificates import lookup
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
-from tacit.service.store import RoundRow, Stage
+from tacit.service.schema import RoundRow, Stage
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,
@@ -54,8 +54,8 @@ from tacit.service.trust_models.contract import (
     ServedRound,
     abort_party,
     check_kind,
-    linked,
     party_outcome,
+    require_link,
     stated_codec,
 )
 from tacit.terms import BY_POLICY, Terms
@@ -124,7 +124,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         levels, divisor = terms.answer.levels, announced.noise.divisor
         total = announced.noise.total * factor
         if terms.noise.distribution == CERTIFIED_POLYA:
-            proven = lookup(divisor, terms.each[0]).certificate.parameters
+            proven = lookup(divisor, terms.per_metric_target[0]).certificate.parameters
             noisy = replace(proven, noise_epsilon=1 / total)
             return ReleasedNoise(released_shares(noisy, reports), levels)
         if announced.modulus != BIT:
@@ -137,7 +137,9 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         """Describe a round with keys of both parties."""
         terms, identity = self.context.terms, plan.identity
         way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
-        theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
+        theirs = require_link(link).keys(
+            terms.digest, identity, suite
+        )  # first: if rejected, make no key
         own = prepare_party(self.context.records, self.part, identity, suite)
         noise, modulus = _announced_noise(plan.protocol)
         return ShufflerRound(
@@ -165,7 +167,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         """One until the helper, which has all reports, has ended its part of the round."""
         if row.assigned < row.slots:
             return row.slots - row.assigned
-        return int(not linked(link).exchange(row.identity, b"")[1])
+        return int(not require_link(link).exchange(row.identity, b"")[1])
 
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its keys."""
@@ -176,7 +178,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
     ) -> EndedRound | None:
         """Fetch the batch, decrypt its messages once, and have the helper delete its copy."""
         assert isinstance(served, ShufflerReports)
-        helper = linked(link)
+        helper = require_link(link)
         analyzer = Analyzer(served.round, self.context.records)
         if served.entry().phase is RoundPhase.OPEN:
             if self.context.clock() >= row.expires:
@@ -197,13 +199,13 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         if kind_of(answer) is Kind.OUTCOME:
             _, said = read_outcome(self.context.pinned, served.round, answer)
             if said is not RoundOutcome.ABORTED:
-                raise Refusal("helper states an outcome without a batch: must be an abort")
+                raise Rejected("helper states an outcome without a batch: must be an abort")
             served.abort()
             return True
         analyzer.take(answer)
         try:
             analyzer.close()
-        except Refusal as reason:
+        except Rejected as reason:
             LOG.warning("round %s is aborted: %s", served.round.identity.hex(), reason)
             served.abort()
         return True
@@ -218,7 +220,7 @@ class ShufflerHelper(ShufflerEngine, HelperEngine):
         """Public keys for a new round. Only the HPKE suite of the terms is accepted."""
         asked, named = suite_numbered(sealing), self.context.terms.suite
         if asked.identifier != named:
-            raise Refusal(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
+            raise Rejected(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
         return prepare_party(self.context.records, self.part, identity, asked)
 
     def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
@@ -233,14 +235,14 @@ class ShufflerHelper(ShufflerEngine, HelperEngine):
         phase = served.entry().phase
         if message == RECEIVED and phase in (RoundPhase.ANSWERED, RoundPhase.FORGOTTEN):
             served.forget()
-            return HelperAnswer(ended=Stage.OPENED)
+            return HelperAnswer(ended=Stage.RELEASED)
         if phase is RoundPhase.OPEN and now >= served.round.binding.closes + served.round.grace:
             served.abort()
         batch = served.shuffle(PendingShares(self.context.store, served.round.identity))
         outcome = self._ended(served)
         if batch:
-            return HelperAnswer(answer=batch, ended=Stage.OPENED)
-        return HelperAnswer(answer=outcome, ended=Stage.REFUSED)
+            return HelperAnswer(answer=batch, ended=Stage.RELEASED)
+        return HelperAnswer(answer=outcome, ended=Stage.ABORTED)
 
 
 def _announced_noise(protocol: Protocol) -> tuple[SharedNoise, int]:

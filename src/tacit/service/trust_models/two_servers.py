@@ -18,7 +18,7 @@ from tacit.aggregation.collecting import Collector, prepare_collector
 from tacit.aggregation.encryption import suite_named, suite_numbered
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.aggregation.wire import Kind, kind_of
-from tacit.errors import Refusal, TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
 from tacit.protocols.statistic_sums import StatisticSum
@@ -27,7 +27,7 @@ from tacit.rounds.codecs import Residues, codec
 from tacit.rounds.round_runner import minimum
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
-from tacit.service.store import RoundRow, Stage
+from tacit.service.schema import RoundRow, Stage
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
     EndedRound,
@@ -38,8 +38,8 @@ from tacit.service.trust_models.contract import (
     RoundEngine,
     RoundPlan,
     ServedRound,
-    linked,
     not_over,
+    require_link,
 )
 from tacit.terms import Terms
 
@@ -127,7 +127,9 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         """Describe a round with keys of both servers and of the collector."""
         terms, identity = self.context.terms, plan.identity
         way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
-        theirs = linked(link).keys(terms.digest, identity, suite)  # first: if rejected, make no key
+        theirs = require_link(link).keys(
+            terms.digest, identity, suite
+        )  # first: if rejected, make no key
         assert way.noise is not None
         context = self.aggregator_context(identity)
         own = context.prepare(identity, suite)
@@ -154,7 +156,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         signature = context.endorse(description)
         record = context.record(identity)
         if record is None or record.stage is not AggregatorStage.OPEN:
-            raise Refusal("this server aborted it before")
+            raise Rejected("this server aborted it before")
         return signature
 
     def abandon(self, identity: bytes) -> None:
@@ -171,7 +173,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         if mine:
             collector.take(mine)
         if kind_of(mine) is not Kind.OUTCOME and not collector.over:
-            theirs, answer = linked(link).exchange(row.identity, listing)
+            theirs, answer = require_link(link).exchange(row.identity, listing)
             if answer:
                 collector.take(answer)
             if theirs and not mine:
@@ -201,7 +203,7 @@ class TwoServerHelper(TwoServerEngine, HelperEngine):
         """Public keys for a new round. Only the HPKE suite of the terms is accepted."""
         asked, named = suite_numbered(sealing), self.context.terms.suite
         if asked.identifier != named:
-            raise Refusal(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
+            raise Rejected(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
         return self.aggregator_context(identity).prepare(identity, asked)
 
     def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
@@ -221,18 +223,18 @@ class TwoServerHelper(TwoServerEngine, HelperEngine):
             served.take(message, now)
         try:
             out = served.close(now)
-        except Refusal:  # too early, or no record of the round is left
+        except Rejected:  # too early, or no record of the round is left
             return HelperAnswer()
         record = self.aggregator_context(served.round.identity).record(served.round.identity)
         ended = None
         if record is not None and record.stage is AggregatorStage.CLOSED:
-            ended = Stage.OPENED if record.partial else Stage.REFUSED
+            ended = Stage.RELEASED if record.partial else Stage.ABORTED
         return HelperAnswer(out.get(served.peer, b""), out.get(served.round.collector, b""), ended)
 
 
 def _view(collector: Collector) -> SumView | None:
     try:
         return collector.view()
-    except Refusal as reason:
+    except Rejected as reason:
         LOG.warning("round %s is aborted: %s", collector.round.identity.hex(), reason)
         return None

@@ -129,7 +129,7 @@ def own_linucb(patients: Patients, hospital: int, count: int, rng: np.random.Gen
         if course.missing:
             actor.steps -= 1
             continue
-        action = int(actor.choose(actor.look(WARD.table(course.context)[None]))[0])
+        action = int(actor.choose(actor.as_features(WARD.table(course.context)[None]))[0])
         mean = patients.mean(course.context, WARD.actions[action])
         actor.learn(np.array([float(course.luck < mean)]))
     gram = actor.gram[0] + np.eye(WARD.dimension)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from tacit.bandits.contextual.linucb import LinUCBPolicy
@@ -173,7 +175,9 @@ def _longest(terms: FederationTerms) -> float:
     return SLACK + terms.schedule.pace * sum(terms.batches) / 1000
 
 
-def _practise(folder: Path, site: FlareSite, hospital: Hospital, terms: FederationTerms) -> None:
+def _treat_under_policies(
+    folder: Path, site: FlareSite, hospital: Hospital, terms: FederationTerms, stopped: Event
+) -> None:
     """Treat a batch of patients under every policy that arrives, until the last one."""
     client, end = _client(folder, site), time.monotonic() + _longest(terms)
     for step, batch in enumerate(terms.batches):
@@ -184,8 +188,12 @@ def _practise(folder: Path, site: FlareSite, hospital: Hospital, terms: Federati
                     "machine is too busy or FLARE has failed. Run the demonstration again, with a "
                     "larger --pace"
                 )
-            time.sleep(0.1)
-        hospital.treat(batch)
+            if stopped.wait(0.1):
+                return
+        for _ in range(batch):
+            if stopped.is_set():
+                return
+            hospital.treat(1)
 
 
 def _decide(client: AgentClient) -> Decide:
@@ -220,14 +228,17 @@ def play(seed: int, count: int, pace: int | None, watch: Watch) -> DemoFederatio
             client = _client(folder, site)
             hospitals.append(cohort.hospital(number, _decide(client), client.record))
         job = network.submit(write_job(folder / "federation", network.sites))
-        watch(f"treating patients and learning together, {pace} ms per patient")
-        with ThreadPoolExecutor(len(sites)) as pool:
-            running = [
-                pool.submit(_practise, folder, site, hospital, terms)
-                for site, hospital in zip(sites, hospitals, strict=True)
-            ]
-            for one in running:
-                one.result()
+        minutes = math.ceil(count * pace / 60_000)
+        watch(f"treating patients and learning together, {pace} ms each: about {minutes} min")
+        pool = stack.enter_context(ThreadPoolExecutor(len(sites)))
+        stopped = Event()  # ^C, or one hospital's failure, ends the others
+        stack.callback(stopped.set)
+        running = [
+            pool.submit(_treat_under_policies, folder, site, hospital, terms, stopped)
+            for site, hospital in zip(sites, hospitals, strict=True)
+        ]
+        for one in running:
+            one.result()
         ended = network.wait(job, _longest(terms))
         if ended != "FINISHED:COMPLETED":
             raise TacitError(f"the FLARE job ended as {ended}: run the demonstration again")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.noise import Chance, NoiseDistribution, Table
-from tacit.noise.chernoff import widest
+from tacit.noise.chernoff import tail_radius
 from tacit.noise.table import convolve
 from tacit.privacy import PureDP, View
 from tacit.protocols.contract import SumProtocol
@@ -82,4 +82,4 @@ class Lies:
         return self.reports * np.maximum(*coins)
 
     def bound(self, p: float) -> float:
-        return widest(self, p)
+        return tail_radius(self, p)

@@ -1,7 +1,7 @@
 """Types of the entries of a definition and of a configuration, for pydantic models.
 
 A reader takes a value from TOML, YAML or Python and returns a typed value, or raises `InvalidValue`
-with the expected form. Numbers never pass through floating point. `written` returns text that TOML
+with the expected form. Numbers never pass through floating point. `to_text` returns text that TOML
 and YAML both parse back to the same value. `problems` renders all errors of a model: field, value,
 rule and remedy.
 """
@@ -11,12 +11,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -46,6 +48,16 @@ class InvalidValue(ValueError):  # noqa: N818 - a validation result, not an erro
 
 class RuleViolation(ValueError):  # noqa: N818 - a validation result, not an error
     """A violated rule between entries, as a whole sentence."""
+
+
+def read_toml(path: Path, remedy: str) -> dict[str, Any]:
+    """The content of a TOML file, in which numbers with a point are exact."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"), parse_float=Decimal)
+    except OSError as problem:
+        raise TacitError(f"{path} is not readable ({problem.strerror}): {remedy}") from None
+    except ValueError as problem:
+        raise TacitError(f"{path} is not TOML ({problem}): correct it. Or {remedy}") from None
 
 
 def checked(name: str, value: object, read: Callable[[Any], Any]) -> Any:
@@ -155,14 +167,14 @@ def duration(value: object) -> int:
     return int(seconds)
 
 
-def lasting(least: int = 0, most: int = LONGEST) -> AfterValidator:
+def duration_within(least: int = 0, most: int = LONGEST) -> AfterValidator:
     """A duration within these limits."""
 
     def check(seconds: int) -> int:
         if seconds < least:
-            raise InvalidValue(f'at least "{in_words(least)}"')
+            raise InvalidValue(f'at least "{format_duration(least)}"')
         if seconds > most:
-            raise InvalidValue(f'at most "{in_words(most)}"')
+            raise InvalidValue(f'at most "{format_duration(most)}"')
         return seconds
 
     return AfterValidator(check)
@@ -237,11 +249,13 @@ def problems(
     for one in error.errors(include_url=False):
         place = ".".join(part for part in one["loc"] if isinstance(part, str))
         reason = one.get("ctx", {}).get("error")
+        field = model.model_fields.get(known.get(place, ""))
         if one["type"] == "extra_forbidden":
             yield f"{place} is unknown; {_nearest(place, list(known))}"
         elif one["type"] == "missing":
-            about = " ".join(str(model.model_fields[known[place]].description).split())
-            yield f"{place} is missing; add it: {about[0].lower()}{about[1:].rstrip('.')}"
+            about = " ".join((field.description or "").split()) if field else ""
+            said = f": {about[0].lower()}{about[1:].rstrip('.')}" if about else ""
+            yield f"{place} is missing; add it{said}"
         elif isinstance(reason, RuleViolation):
             yield str(reason)
         elif one["type"] != "default_factory_not_called":
@@ -252,6 +266,15 @@ def problems(
             elif one["type"] == "model_type":
                 rule = "must be a table"
             yield f"{where}{place} is {shown(one['input'])}: {rule}"
+
+
+def places(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    """The places of all entries of a model, those of its tables included."""
+    for name, field in model.model_fields.items():
+        yield f"{before}{name}"
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from places(part, f"{before}{name}.")
 
 
 def _nearest(place: str, known: Sequence[str]) -> str:
@@ -274,29 +297,29 @@ def shown(value: object) -> str:
 # Writing
 
 
-def in_words(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """A duration in words, in one unit if that takes fewer than a hundred of it.
 
-    >>> in_words(90), in_words(86_400), in_words(88_200), in_words(0)
+    >>> format_duration(90), format_duration(86_400), format_duration(88_200), format_duration(0)
     ('90 seconds', '1 day', '1 day and 30 minutes', '0 seconds')
     """
     small = {name: size for name, size in UNITS.items() if name != "week"}
     for name, size in small.items():
         if seconds >= size and seconds % size == 0 and seconds < 100 * size:
-            return counted(seconds // size, name)
+            return count_of(seconds // size, name)
     parts = []
     for name, size in small.items():
         count, seconds = divmod(seconds, size)
-        parts += [counted(count, name)] if count else []
+        parts += [count_of(count, name)] if count else []
     return " and ".join(parts) or "0 seconds"
 
 
-def counted(count: int, name: str) -> str:
+def count_of(count: int, name: str) -> str:
     """A count with its noun, in the plural where needed."""
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
-def written(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A value as text that TOML and YAML both parse."""
     match value:
         case bool():

@@ -1,0 +1,175 @@
+"""The rows and tables of a party's database.
+
+Every table has a column for each field of its rows. Rows of participants are deleted with their
+round, except spent invitations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, get_args, get_type_hints
+
+import sqlalchemy as sql
+
+from tacit.service.slot_shards import ShardRow
+from tacit.terms import Terms
+
+
+class State(StrEnum):
+    """The state of an experiment."""
+
+    UNSIGNED = "unsigned"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class Stage(StrEnum):
+    """The stage of a round; every round ends as `RELEASED` or as `ABORTED`."""
+
+    PREPARING = "preparing"
+    OPEN = "open"
+    CLOSING = "closing"
+    RELEASED = "opened"
+    ABORTED = "refused"
+
+
+LIVE = (Stage.OPEN, Stage.CLOSING)  # stages in which a round has pending reports
+UNFINISHED = (Stage.PREPARING, *LIVE)
+
+
+# Rows
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Terms known to a party. `signatures` holds those of all parties, or is empty.
+
+    All terms of an experiment share a lineage, the digest of the first. `approvals` holds the
+    signatures of the predecessor's parties. `participants` is the new number of planned
+    participants, where these terms change it.
+    """
+
+    terms: Terms
+    signatures: tuple[bytes, ...]
+    approvals: tuple[bytes, ...]
+    lineage: bytes
+    participants: int | None = None
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """An experiment of the coordinator. `learner`, `timing` and `history` are JSON.
+
+    `digest` names the current terms, `leader` the best option so far. `history` holds the estimates
+    after every round.
+    """
+
+    lineage: bytes
+    digest: bytes
+    state: State
+    learner: str
+    timing: str
+    definition: str
+    leader: int
+    history: str = "[]"
+
+
+@dataclass(frozen=True)
+class ExperimentHead:
+    """An experiment without its learner."""
+
+    lineage: bytes
+    digest: bytes
+    state: State
+    leader: int
+
+
+NO_ARM = -1
+"""The arm of a round in which devices choose."""
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """A round and its released sums.
+
+    `number` and `arm` belong to the learner; `option` is an index into the terms' options. They are
+    `NO_ARM` and `BY_POLICY` where devices choose. A round
+    that is abandoned before anyone joined gets a new identity. `assigned` includes the slots
+    assigned in the shards of an unfinished round. `total` is JSON.
+    """
+
+    identity: bytes
+    terms: bytes
+    stage: Stage
+    number: int
+    arm: int
+    option: int
+    slots: int
+    assigned: int = 0
+    started: int = 0
+    assigned_until: int = 0
+    closes: int = 0
+    expires: int = 0
+    announcement: bytes = b""
+    reports: int | None = None
+    total: str | None = None
+
+
+@dataclass(frozen=True)
+class ShareRow:
+    """A pending report share, deleted when its round ends."""
+
+    round: bytes
+    name: bytes
+    content: bytes
+
+
+_TYPES: dict[type, Any] = {
+    bytes: sql.LargeBinary,
+    int: sql.BigInteger,
+    str: sql.Text,
+    **{kind: sql.Enum(kind, native_enum=False, values_callable=list) for kind in (State, Stage)},
+}
+_metadata = sql.MetaData()
+
+
+def _table(name: str, row: type | Mapping[str, Any], *keys: str) -> sql.Table:
+    """A table with a column for every field of its rows, in the order of the fields."""
+    hints = get_type_hints(row) if isinstance(row, type) else row
+    kinds = {field: _TYPES[(get_args(hint) or (hint,))[0]] for field, hint in hints.items()}
+    columns = [sql.Column(field, kind, primary_key=field in keys) for field, kind in kinds.items()]
+    return sql.Table(name, _metadata, *columns)
+
+
+TERMS_ROW: dict[str, type] = {
+    **dict.fromkeys(("digest", "lineage", "document", "signatures", "approvals"), bytes),
+    "participants": int,
+}
+terms = _table("terms", TERMS_ROW, "digest")
+experiments = _table("experiments", ExperimentRow, "lineage")
+rounds = _table("rounds", RoundRow, "identity")
+shares = _table("shares", ShareRow, "round", "name")
+
+slot_shards = _table("slot_shards", ShardRow, "round", "shard")
+"""Counters of assigned slots; deleted when the round ends."""
+
+_LEASE_ROW = {"name": bytes, "holder": bytes, "until": int}
+leases = _table("leases", _LEASE_ROW, "name")
+"""Which process advances an experiment, and until when, in milliseconds."""
+
+joins = _table("joins", {"round": bytes, "name": bytes, "slot": int}, "round", "name")
+"""Slots by ticket, so that a repeated request gets the same slot; deleted when the round ends."""
+
+spent = _table("spent", {"invitation": bytes, "name": bytes}, "invitation")
+"""Digests of spent invitations, each with the pseudonym it was spent for. The pseudonym is
+indistinguishable from random once the round's secret is destroyed.
+"""
+
+SERVED_ROW = {"lineage": bytes, "option": int, "waiting": int, "total": int}
+served = _table("served", SERVED_ROW, "lineage", "option")
+"""Telemetry: requests that found no slot, in total and (`waiting`) since rounds were last planned.
+"""
