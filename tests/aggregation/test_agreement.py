@@ -31,7 +31,7 @@ def spelt(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("point", sorted(_SMALL_ORDER))
-def test_points_of_small_order_are_rejected_and_really_are(point: int) -> None:
+def test_points_of_small_order_are_rejected(point: int) -> None:
     own = X25519PrivateKey.generate()
     with pytest.raises(ValueError, match="computing shared key"):
         own.exchange(X25519PublicKey.from_public_bytes(spelt(point)))
@@ -45,7 +45,7 @@ def test_neighbours_of_small_order_points_are_ordinary_keys() -> None:
         assert any(agree(new_key(), spelt(number)))
 
 
-def test_a_key_has_one_spelling() -> None:
+def test_a_key_has_one_encoding() -> None:
     own, peer = new_key(), public_bytes(new_key())
     number = int.from_bytes(peer, "little")
     assert own.exchange(
@@ -60,7 +60,7 @@ def test_a_key_has_one_spelling() -> None:
         Recipient.parse(HpkeSuite.X25519_AES, others[0])
 
 
-def test_anothers_masking_key_in_a_second_spelling_cannot_join() -> None:
+def test_a_reencoded_masking_key_of_another_client_cannot_join() -> None:
     session = MaskingSession([0] * 4, MaskingPlan(3, 100))
     server, (first, second, *_) = session.server, session.clients
     server.take(first.join())
@@ -72,7 +72,7 @@ def test_anothers_masking_key_in_a_second_spelling_cannot_join() -> None:
 
 
 @given(st.binary(min_size=1, max_size=80), st.binary(max_size=80), st.binary(), st.integers(1, 300))
-def test_derivation_is_the_librarys_hkdf(
+def test_key_derivation_is_the_hkdf_of_the_library(
     secret: bytes, salt: bytes, info: bytes, size: int
 ) -> None:
     assert derive(secret, salt, info, size) == HKDF(SHA256(), size, salt, info).derive(secret)

@@ -29,7 +29,7 @@ def test_every_kind_of_message_is_documented() -> None:
         assert f"| `{kind:02x}` | {kind.name} |" in page
 
 
-def test_the_page_of_two_servers_names_every_assumption_of_two_servers() -> None:
+def test_every_assumption_of_two_servers_is_documented() -> None:
     page = (HERE.parents[1] / "docs/explanation/trust/two-servers.md").read_text(encoding="utf-8")
     for one in assumed(TwoServerSession(3, 1, 1 << 20, noise=OWN).pinned.terms):
         assert f"| `{one.identifier}` | {one.text()} |" in page

@@ -79,7 +79,7 @@ INFO = b"Ode on a Grecian Urn"
 
 
 @pytest.mark.parametrize("sealing", RFC)
-def test_the_second_reading_reproduces_the_vectors_of_the_rfc(sealing: HpkeSuite) -> None:
+def test_an_independent_hpke_reproduces_the_rfc_vectors(sealing: HpkeSuite) -> None:
     ephemeral, enc, private, public, encrypted = map(bytes.fromhex, RFC[sealing])
     book = BOOKS[sealing]
     for own, peer in ((ephemeral, public), (private, enc)):
@@ -89,7 +89,7 @@ def test_the_second_reading_reproduces_the_vectors_of_the_rfc(sealing: HpkeSuite
 
 
 @pytest.mark.parametrize("sealing", RFC)
-def test_what_is_encrypted_opens_in_the_second_reading_and_the_other_way(
+def test_tacit_and_an_independent_hpke_decrypt_each_other(
     sealing: HpkeSuite,
 ) -> None:
     ephemeral, enc, private, public, _ = map(bytes.fromhex, RFC[sealing])
@@ -104,13 +104,13 @@ def test_what_is_encrypted_opens_in_the_second_reading_and_the_other_way(
     assert book.cipher(key).decrypt(nonce, ours[32:], b"") == b"a truth"
 
 
-def test_new_keys_use_the_suite_that_browsers_have() -> None:
+def test_new_keys_use_the_suite_that_browsers_support() -> None:
     assert DEFAULT is HpkeSuite.X25519_AES
     assert PrivateKey.new().suite is ServerKeys.new().encryption.suite is DEFAULT
 
 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
-def test_a_seal_opens_under_its_own_suite_and_info_only(sealing: HpkeSuite) -> None:
+def test_decryption_needs_the_same_suite_and_info(sealing: HpkeSuite) -> None:
     key = PrivateKey.new(sealing)
     encrypted = Recipient.parse(sealing, key.public()).encrypt(b"x", b"round 1")
     assert key.decrypt(encrypted, b"round 1") == b"x"

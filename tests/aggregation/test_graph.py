@@ -97,7 +97,7 @@ def test_disconnection_bounds_the_exact_probability(clients: int, degree: int) -
 
 @pytest.mark.parametrize("clients", [2, 3, 5, 10, 37, 64, 200, 1001])
 @pytest.mark.parametrize("claim", list(Claim))
-def test_neighbourhood_keeps_its_guarantees(clients: int, claim: Claim) -> None:
+def test_neighbourhoods_meet_the_claimed_security_bounds(clients: int, claim: Claim) -> None:
     chosen = neighbourhood(clients, dropout=0.1, corrupt=0.1, claim=claim)
     gone = bad = clients // 10
     degree, threshold = chosen.degree, chosen.threshold
@@ -110,7 +110,7 @@ def test_neighbourhood_keeps_its_guarantees(clients: int, claim: Claim) -> None:
     assert security(chosen, clients, clients - gone, bad, claim).failure == failure
 
 
-def test_the_defaults_are_those_of_the_claim_and_print_their_bits() -> None:
+def test_the_default_neighbourhood_has_the_documented_security_bits() -> None:
     for claim, expected, shown in (
         (Claim.SEMI_HONEST, (53, 29), "41.1 bits (semi-honest"),
         (Claim.TWO_FATES, (117, 80), "40.4 bits (two-fates"),
@@ -122,7 +122,7 @@ def test_the_defaults_are_those_of_the_claim_and_print_their_bits() -> None:
 
 
 @pytest.mark.parametrize(("minimum", "bits"), [(900, 41), (800, 35), (600, 20), (400, 1)])
-def test_the_bits_of_a_neighbourhood_depend_on_the_minimum(minimum: int, bits: int) -> None:
+def test_the_security_of_a_neighbourhood_depends_on_the_minimum(minimum: int, bits: int) -> None:
     """A threshold made for 900 of 1000 is worth little where a sum of 400 is released."""
     among = Neighbourhood(115, 79)
     assert int(security(among, 1000, minimum, 100, Claim.TWO_FATES).bits) == bits
@@ -130,7 +130,7 @@ def test_the_bits_of_a_neighbourhood_depend_on_the_minimum(minimum: int, bits: i
     assert security(bound, 1000, minimum).bits >= 40
 
 
-def test_a_lower_minimum_needs_more_neighbours_and_one_of_nobody_else_is_rejected() -> None:
+def test_a_lower_minimum_needs_more_neighbours_and_too_few_clients_are_rejected() -> None:
     degrees = [neighbourhood(1000, minimum).degree for minimum in (1000, 900, 800, 600, 400)]
     assert degrees == sorted(degrees)
     assert degrees[0] == degrees[1] < degrees[2]
@@ -153,7 +153,7 @@ def test_shares_of_clients_are_counted_exactly(clients: int, hundredths: int) ->
         assert neighbourhood(clients, dropout=as_float, corrupt=0.0) == expected
 
 
-def test_three_tenths_of_ten_are_three() -> None:
+def test_fractions_of_clients_are_computed_exactly() -> None:
     three = neighbourhood(10, dropout=0.3, corrupt=0)
     assert three == neighbourhood(10, dropout=Fraction(3, 10), corrupt=0)
     assert three != neighbourhood(10, dropout=Fraction(2, 10), corrupt=0)

@@ -48,7 +48,7 @@ def test_no_reports_are_an_error(run: Callable[..., object]) -> None:
         run([], 10, 1)
 
 
-def test_all_parties_have_the_one_interface() -> None:
+def test_all_parties_implement_the_common_interface() -> None:
     relays: list[type[Relay]] = [MaskingServer, Collector, Shuffler, Analyzer]
     ends: list[type[Intermediary[SumView]]] = [MaskingServer, Collector]
     last: list[type[Intermediary[ShuffledView]]] = [Analyzer]

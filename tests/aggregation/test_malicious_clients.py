@@ -72,21 +72,21 @@ def every_complaint(receiver: int, senders: Collection[int]) -> Named:
     return [(Misbehaviour.DISPUTED, (receiver,)), *pairs]
 
 
-def test_one_who_reveals_a_wrong_share_among_two_hundred_is_named() -> None:
+def test_a_client_that_reveals_a_wrong_share_is_named_among_two_hundred() -> None:
     session = session_of(200, 200, Neighbourhood(12, 8))
     play(session, {3: WrongShare()})
     check_opened(session, ())
     check_named(session, (Misbehaviour.WRONG_SHARE, (3,)))
 
 
-def test_the_pairs_of_one_who_sends_garbage_among_two_hundred_are_named() -> None:
+def test_invalid_encrypted_shares_are_attributed_among_two_hundred_clients() -> None:
     session = session_of(200, 199, Neighbourhood(12, 8))
     play(session, {3: Garbage()})
     check_opened(session, [3])
     check_named(session, *every_pair(3, ring(3, 200, 12)))
 
 
-def test_one_who_leaves_without_its_masking_key_among_two_hundred_is_named() -> None:
+def test_a_client_that_withholds_its_masking_key_is_named_among_two_hundred() -> None:
     session = session_of(200, 199, Neighbourhood(12, 8))
     play(session, {3: UnknownKey()})
     check_opened(session, [3])
@@ -140,19 +140,19 @@ class OtherSeeds(Liar):
 
 
 @pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed()])
-def test_seeds_are_those_that_were_asked_for(liar: Liar) -> None:
+def test_revealed_seeds_are_those_requested(liar: Liar) -> None:
     with pytest.raises(Rejected, match="are of other clients than requested"):
         play(session_of(12, 11, Neighbourhood(11, 7)), {3: liar, 5: OtherSeeds()})
 
 
-def test_a_wrong_share_of_the_key_of_one_who_left_is_left_out() -> None:
+def test_a_wrong_share_of_a_dropped_clients_key_is_ignored() -> None:
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: WrongShare(Kind.KEYS)}, {MaskingStage.MASKING: {0}})
     check_opened(session, [0])
     check_named(session, (Misbehaviour.WRONG_SHARE, (3,)))
 
 
-def test_spare_shares_open_a_round_down_to_the_threshold_and_not_below() -> None:
+def test_spare_shares_reconstruct_down_to_the_threshold_and_not_below() -> None:
     for liars, opens in ((4, True), (5, False)):
         session = session_of(12, 12, Neighbourhood(11, 7))
         lies: dict[int, Liar] = {place: WrongShare(every=True) for place in range(liars)}
@@ -165,7 +165,7 @@ def test_spare_shares_open_a_round_down_to_the_threshold_and_not_below() -> None
                 play(session, lies)
 
 
-def test_a_sender_is_named_alone_where_a_receiver_shows_the_key_and_leaves() -> None:
+def test_only_the_sender_is_named_if_a_receiver_proves_it_and_drops_out() -> None:
     session = session_of(12, 10, Neighbourhood(11, 7))
     play(session, {3: Garbage()}, accusing={5})
     check_opened(session, [3, 5])
@@ -173,7 +173,7 @@ def test_a_sender_is_named_alone_where_a_receiver_shows_the_key_and_leaves() -> 
     check_named(session, (Misbehaviour.INVALID_SHARES, (3,)), *every_pair(3, rest))
 
 
-def test_who_sends_garbage_and_commits_to_false_keys_is_named_with_the_receivers() -> None:
+def test_false_commitments_name_the_sender_together_with_its_receivers() -> None:
     """Not prevented: the key that the accuser shows is not the one that was committed to."""
     session = session_of(12, 10, Neighbourhood(11, 7))
     play(session, {3: Evader()}, accusing={5})
@@ -182,7 +182,7 @@ def test_who_sends_garbage_and_commits_to_false_keys_is_named_with_the_receivers
 
 
 @pytest.mark.extended
-def test_one_slanderer_of_all_its_spare_neighbours_and_a_tenth_that_leaves_cost_no_more() -> None:
+def test_one_false_accuser_beside_a_tenth_of_dropouts_excludes_nobody_else() -> None:
     """Were it kept with as few pairs as the threshold, one of these that leaves would end the
     round.
     """
@@ -197,33 +197,33 @@ def test_one_slanderer_of_all_its_spare_neighbours_and_a_tenth_that_leaves_cost_
     assert session.server.view().blamed[0].addresses == (session.clients[3].address,)
 
 
-def test_of_several_slanderers_those_in_most_complaints_are_left_out_first() -> None:
+def test_clients_in_most_complaints_are_excluded_first() -> None:
     session = session_of(12, 8, Neighbourhood(11, 7))
     play(session, {3: Slanderer(of=4), 7: Slanderer(of=5)})
     check_opened(session, [3, 7])
 
 
-def test_a_rejection_names_first_who_is_in_most_complaints() -> None:
+def test_an_abort_names_first_the_clients_in_most_complaints() -> None:
     silent = {MaskingStage.REVEALING: set(range(6, 12))}
     with pytest.raises(Rejected, match=r"must be .*\. Blamed: client 3 was excluded"):
         play(session_of(12, 8, Neighbourhood(11, 7)), {3: Slanderer(of=4)}, silent)
 
 
-def test_who_complains_of_a_parcel_that_opens_is_named_by_its_own_key() -> None:
+def test_a_false_complaint_is_attributed_to_its_receivers_key() -> None:
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: Slanderer()}, accusing={3})
     check_opened(session, [3])
     check_named(session, (Misbehaviour.FALSE_COMPLAINT, (3,)))
 
 
-def test_a_false_key_convicts_nobody() -> None:
+def test_a_false_key_convicts_no_client() -> None:
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: Slanderer(key=bytes(32))}, accusing={3})
     check_opened(session, [3])
     check_named(session, (Misbehaviour.INVALID_SHARES, (0, 3)))
 
 
-def test_neighbours_that_vanish_when_a_liar_is_proved_cost_only_their_numbers() -> None:
+def test_neighbours_that_drop_out_during_a_proof_lose_only_their_numbers() -> None:
     """The seeds that they have with the liar are missing, so they count as having left."""
     session = session_of(12, 9, Neighbourhood(11, 7))
     play(
@@ -235,7 +235,7 @@ def test_neighbours_that_vanish_when_a_liar_is_proved_cost_only_their_numbers() 
     check_named(session, (Misbehaviour.UNKNOWN_KEY, (3,)))
 
 
-def test_who_vanishes_without_its_key_while_another_is_proved_ends_the_round_named() -> None:
+def test_a_client_that_drops_out_during_a_proof_aborts_the_round_and_is_named() -> None:
     """Not prevented: the others have been asked for their own masks by then."""
     session = session_of(12, 9, Neighbourhood(11, 7))
     late = UnknownKey()
@@ -246,7 +246,7 @@ def test_who_vanishes_without_its_key_while_another_is_proved_ends_the_round_nam
         session.server.view()
 
 
-def test_a_convicted_survivor_whose_neighbour_is_silent_counts_with_what_it_shared() -> None:
+def test_a_convicted_survivor_with_a_silent_neighbour_counts_its_shared_seeds() -> None:
     """What it may add to the sum so is no more than it may report."""
     session = session_of(12, 11, Neighbourhood(11, 7))
     play(session, {3: UnknownSeed()}, {MaskingStage.APPEALING: {4}})
@@ -254,7 +254,7 @@ def test_a_convicted_survivor_whose_neighbour_is_silent_counts_with_what_it_shar
     check_named(session, (Misbehaviour.UNKNOWN_SEED, (3,)))
 
 
-def test_one_who_shared_no_seed_at_all_needs_all_its_neighbours() -> None:
+def test_a_client_that_shared_no_seed_needs_all_its_neighbours() -> None:
     for silent in (set[int](), {4}):
         session = session_of(12, 11, Neighbourhood(11, 7))
         if silent:
@@ -265,12 +265,12 @@ def test_one_who_shared_no_seed_at_all_needs_all_its_neighbours() -> None:
             check_opened(session, [3])
 
 
-def test_without_a_convicted_survivor_the_rest_must_be_the_minimum() -> None:
+def test_without_a_convicted_survivor_the_rest_must_reach_the_minimum() -> None:
     with pytest.raises(Rejected, match="11"):
         play(session_of(12, 12, Neighbourhood(11, 7)), {3: UnknownSeed()})
 
 
-def test_what_a_stage_sent_is_the_same_after_somebody_vanished() -> None:
+def test_messages_of_a_stage_stay_the_same_after_a_later_dropout() -> None:
     session, sent = (
         session_of(12, 9, Neighbourhood(11, 7)),
         dict[MaskingStage, Mapping[bytes, bytes]](),
@@ -289,7 +289,7 @@ def test_what_a_stage_sent_is_the_same_after_somebody_vanished() -> None:
     assert all(close(stage) == before for stage, before in sent.items())
 
 
-def test_a_client_that_copies_an_address_as_its_masking_key_keeps_nobody_out() -> None:
+def test_a_copied_masking_key_excludes_no_honest_client() -> None:
     """The network that carries the first message reads the address."""
     session = session_of(12, 11, Neighbourhood(11, 7))
     thief, robbed = session.clients[3], session.clients[8]
@@ -301,7 +301,7 @@ def test_a_client_that_copies_an_address_as_its_masking_key_keeps_nobody_out() -
 
 
 @pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed(), Garbage(), WrongShare()])
-def test_restored_at_every_stage_a_server_names_the_same_liars(liar: Liar) -> None:
+def test_a_server_restored_at_any_stage_names_the_same_malicious_clients(liar: Liar) -> None:
     """A copy that is made from what was saved, at every step, gives the same messages and view."""
     session = session_of(8, 7, Neighbourhood(7, 5))
     original = session.server
@@ -349,7 +349,7 @@ FATES: list[MaskingStage] = list(STAGES[:-1])
 
 @settings(deadline=None, max_examples=15)
 @given(st.data())
-def test_with_any_liars_and_dropouts_the_sum_is_exact_and_no_honest_one_is_named(
+def test_the_sum_is_exact_and_no_honest_client_is_named(
     data: st.DataObject,
 ) -> None:
     """The sum is that of those whose numbers came, without those who were convicted afterwards or
@@ -398,11 +398,11 @@ BLAMES = st.builds(
 
 
 @given(st.lists(BLAMES, max_size=4))
-def test_a_record_keeps_everybody_who_is_blamed(blames: list[Blame]) -> None:
+def test_the_record_keeps_every_named_client(blames: list[Blame]) -> None:
     assert decode_blames(b"".join(blame.encode() for blame in blames)) == tuple(blames)
 
 
-def test_a_blame_says_in_words_who_did_what() -> None:
+def test_an_accusation_is_rendered_with_client_and_fault() -> None:
     alone, both = (
         Blame(Misbehaviour.INVALID_SHARES, numbers, (b"",) * len(numbers))
         for numbers in ((3,), (3, 5))

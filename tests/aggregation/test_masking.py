@@ -139,13 +139,15 @@ def test_dropout_at_every_stage_is_survived_down_to_the_threshold(stage: str) ->
 
 @pytest.mark.parametrize("clients", range(4, 13))
 @pytest.mark.parametrize("stage", ["join", "share", "mask", "reveal"])
-def test_the_default_of_a_few_clients_spares_one_of_them(clients: int, stage: str) -> None:
+def test_the_default_threshold_of_few_clients_tolerates_one_dropout(
+    clients: int, stage: str
+) -> None:
     values = list(range(1, clients + 1))
     view = run_masking(values, 1000, clients - 1, dropouts=Dropouts(**{stage: [0]}))
     assert view.numbers == (sum(values) - (0 if stage == "reveal" else 1),)
 
 
-def test_the_default_neighbourhood_is_made_for_the_minimum_and_sparse() -> None:
+def test_the_default_neighbourhood_follows_the_minimum_and_is_sparse() -> None:
     for minimum in (450, 300):
         session = MaskingSession([0], MaskingPlan(minimum, 1000, participants=500))
         announced = session.server.round
@@ -155,20 +157,20 @@ def test_the_default_neighbourhood_is_made_for_the_minimum_and_sparse() -> None:
         MaskingSession([0], MaskingPlan(2, 1000, participants=500))
 
 
-def test_numbers_that_were_sent_count_even_if_the_sender_leaves_before_revealing() -> None:
+def test_numbers_of_a_client_that_drops_out_before_revealing_still_count() -> None:
     view = run_masking([1, 2, 3, 4, 5], 100, 5, Neighbourhood(4, 3), Dropouts(reveal=[0]))
     assert view == SumView((15,), 5)
 
 
 @pytest.mark.parametrize("stage", ["join", "share", "mask"])
-def test_fewer_than_the_minimum_open_nothing(stage: str) -> None:
+def test_fewer_clients_than_the_minimum_release_nothing(stage: str) -> None:
     values = list(range(10))
     assert run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3]})).reports == 9
     with pytest.raises(Rejected, match="must be at least 9, the minimum batch size"):
         run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3, 4]}))
 
 
-def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
+def test_a_disconnected_graph_of_survivors_is_not_released_by_component() -> None:
     """On a ring of eight with two neighbours each, two that leave cut it into two groups with a sum
     of their own.
     """
@@ -187,13 +189,13 @@ def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
     assert server.view() == SumView((sum(range(8)),), 8)
 
 
-def test_pairs_are_not_a_neighbourhood() -> None:
+def test_two_clients_are_no_neighbourhood() -> None:
     with pytest.raises(TacitError, match="sums of pairs"):
         MaskingSession([0] * 4, MaskingPlan(4, 100, Neighbourhood(1, 1)))
     assert run_masking([1, 2], 10, 2, Neighbourhood(1, 1)).numbers == (3,)
 
 
-def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
+def test_the_graph_depends_on_its_participants_alone() -> None:
     """Of twelve clients one is another: neighbours by number agree but for a chance of 10⁻⁷."""
     plan = MaskingPlan(10, 100, Neighbourhood(4, 3), participants=13)
     session, dealt = MaskingSession([0] * 12, plan), []
@@ -213,7 +215,7 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
     assert regular_graph(12, 4, shuffled_by(derive(own, *about))) == dealt[2]
 
 
-def test_after_a_rejection_the_server_holds_nothing_and_says_so() -> None:
+def test_the_server_reports_the_abort_and_keeps_no_secret() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(4, 100))
     session.join()
     with pytest.raises(Rejected, match="must be at least 4"):
@@ -245,7 +247,7 @@ def test_a_sum_is_released_once_and_stays_released() -> None:
         assert session.server.view() == SumView((6,), 3)
 
 
-def test_messages_out_of_order_again_or_from_another_round_are_rejected() -> None:
+def test_late_repeated_and_foreign_messages_are_rejected() -> None:
     session, elsewhere = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     elsewhere.join()
     join = session.clients[0].join()
@@ -273,7 +275,7 @@ def test_messages_out_of_order_again_or_from_another_round_are_rejected() -> Non
         session.clients[1].share(setups[session.clients[2].address])
 
 
-def test_only_those_whose_numbers_came_reveal_and_each_once() -> None:
+def test_only_clients_with_masked_numbers_reveal_and_once_each() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(2, 100, Neighbourhood(3, 2)))
     session.join()
     session.share()
@@ -295,7 +297,7 @@ def test_only_those_whose_numbers_came_reveal_and_each_once() -> None:
     assert session.server.view() == SumView((6,), 3)
 
 
-def test_a_full_round_takes_no_one_else() -> None:
+def test_a_full_round_rejects_further_clients() -> None:
     session = MaskingSession([0, 0], MaskingPlan(2, 100))
     for client in session.clients:
         session.server.take(client.join())
@@ -303,7 +305,7 @@ def test_a_full_round_takes_no_one_else() -> None:
         session.server.take(session.client().join())
 
 
-def test_a_client_that_knows_another_round_cannot_join() -> None:
+def test_a_client_of_another_round_cannot_join() -> None:
     session = MaskingSession([0] * 3, MaskingPlan(3, 100))
     other = replace(session.server.round, modulus=101).encode()
     client = MaskingClient(session.pinned, session.rehearsal.announced(other))
@@ -326,7 +328,7 @@ def test_a_masking_client_is_never_pickled_or_copied(stage: str) -> None:
                     copied(thing)
 
 
-def test_a_request_that_was_encrypted_anew_gets_the_same_answer() -> None:
+def test_a_reencrypted_request_gets_the_same_answer() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()
@@ -342,7 +344,7 @@ def test_a_request_that_was_encrypted_anew_gets_the_same_answer() -> None:
     assert client.reveal(anew) == client.reveal(message) == answer
 
 
-def test_threads_that_bring_the_same_messages_count_each_client_once() -> None:
+def test_messages_from_several_threads_count_each_client_once() -> None:
     for _ in range(20):
         session = MaskingSession([0] * 8, MaskingPlan(8, 1000))
         server, clients = session.server, session.clients
@@ -354,7 +356,7 @@ def test_threads_that_bring_the_same_messages_count_each_client_once() -> None:
         assert len(setups[0]) == len({client.number for client in server._clients}) == 8
 
 
-def test_what_is_not_a_report_is_rejected_before_anything_is_sent() -> None:
+def test_invalid_reports_are_rejected_before_anything_is_sent() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()
@@ -385,7 +387,7 @@ def test_what_is_not_a_report_is_rejected_before_anything_is_sent() -> None:
         (5, 3, 10, 1 << 31),
     ],
 )
-def test_rounds_that_cannot_be_are_not_opened(
+def test_impossible_rounds_are_rejected(
     reports: int, minimum: int, modulus: int, length: int
 ) -> None:
     announced = MaskingSession([0] * 5, MaskingPlan(3, 10)).server.round
@@ -394,7 +396,7 @@ def test_rounds_that_cannot_be_are_not_opened(
 
 
 @pytest.mark.parametrize("stage", ["SHARING", "CHECKING", "MASKING", "LEAVING", "REVEALING"])
-def test_a_copy_that_took_more_than_was_decided_on_forgets_it(stage: str) -> None:
+def test_a_server_copy_drops_clients_that_the_decision_excludes(stage: str) -> None:
     """One message came too late for the server that closed the stage; its copy had it in time."""
     plan = MaskingPlan(4, 10**9, Neighbourhood(7, 4))
     session = MaskingSession([[10**place] for place in range(8)], plan)

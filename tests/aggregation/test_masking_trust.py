@@ -75,7 +75,7 @@ def request(
     )
 
 
-def test_a_neighbour_listed_both_as_there_and_as_gone_is_rejected() -> None:
+def test_a_neighbour_listed_as_survivor_and_dropout_is_rejected() -> None:
     session = session_until("mask")
     with pytest.raises(Rejected, match="neighbour 3 is listed both"):
         session.clients[0].reveal(request(session, 0, range(1, N), [3]))
@@ -94,7 +94,7 @@ def test_a_neighbour_listed_both_as_there_and_as_gone_is_rejected() -> None:
         ([1, 1, 2, 3, 4, 5, 6, 7], [], N, "ascending"),
     ],
 )
-def test_requests_that_make_no_sense_are_rejected_and_reveal_nothing(
+def test_inconsistent_unmasking_requests_reveal_nothing(
     stayed: list[int], left: list[int], survivors: int, reason: str
 ) -> None:
     session = session_until("mask")
@@ -105,7 +105,7 @@ def test_requests_that_make_no_sense_are_rejected_and_reveal_nothing(
     assert client.reveal(session.outgoing[client.address])
 
 
-def test_a_second_request_with_other_lists_is_rejected() -> None:
+def test_a_second_request_with_other_survivors_is_rejected() -> None:
     session = session_until("mask")
     client = session.clients[0]
     honest = session.outgoing[client.address]
@@ -126,7 +126,7 @@ def test_a_client_reveals_exactly_one_kind_of_share_for_each_neighbour() -> None
     assert told == {number: pair[number == 7] for number, pair in held.items()}
 
 
-def test_telling_two_groups_of_neighbours_different_fates_never_opens_both_secrets() -> None:
+def test_conflicting_survivor_lists_never_reveal_both_secrets_of_a_client() -> None:
     # The threshold is more than half of the neighbours, so two disjoint groups cannot both reach
     # it.
     for degree in range(1, 66):
@@ -152,7 +152,7 @@ def setup(
     return forge(session, place, Kind.SETUP, content)
 
 
-def test_setups_that_make_no_sense_are_rejected() -> None:
+def test_invalid_setups_are_rejected() -> None:
     session = session_until("join")
     client = session.clients[0]
     good = [
@@ -190,7 +190,7 @@ def test_setups_that_make_no_sense_are_rejected() -> None:
     assert client.share(session.outgoing[client.address]) == first
 
 
-def test_inboxes_that_make_no_sense_are_rejected_before_numbers_are_sent() -> None:
+def test_invalid_inboxes_are_rejected_before_numbers_are_sent() -> None:
     session = session_until("share")
     client = session.clients[0]
     ciphertexts = inbox_entries(session, 0)
@@ -211,7 +211,7 @@ def test_inboxes_that_make_no_sense_are_rejected_before_numbers_are_sent() -> No
         client.check(forge(session, 0, Kind.INBOX, bytes(10)))
 
 
-def test_pairs_that_make_no_sense_are_rejected_before_numbers_are_sent() -> None:
+def test_invalid_pairs_are_rejected_before_numbers_are_sent() -> None:
     session = session_until("check")
     client = session.clients[0]
     for listed, evidence, reason in (
@@ -233,7 +233,7 @@ def test_pairs_that_make_no_sense_are_rejected_before_numbers_are_sent() -> None
     assert client.mask(session.outgoing[client.address], [1])
 
 
-def test_complaints_of_others_than_neighbours_are_rejected_by_the_server() -> None:
+def test_complaints_by_clients_that_are_no_neighbours_are_rejected() -> None:
     session = ring_session([0] * 16, 14, 100, Neighbourhood(4, 3))
     session.join()
     session.share()
@@ -251,7 +251,7 @@ def test_complaints_of_others_than_neighbours_are_rejected_by_the_server() -> No
     session.server.take(checked)
 
 
-def test_reveals_that_do_not_answer_are_rejected_by_the_server() -> None:
+def test_reveals_that_do_not_match_the_request_are_rejected() -> None:
     session = session_until("mask")
     client = session.clients[0]
     message = client.reveal(session.outgoing[client.address])
@@ -272,7 +272,7 @@ def test_a_client_with_a_key_of_small_order_cannot_join() -> None:
         server.take(join[:20] + LOW_ORDER + join[52:])
 
 
-def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None:
+def test_duplicate_or_invalid_keys_cannot_join() -> None:
     session = MaskingSession([0], MaskingPlan(3, 100, participants=4))
     server, (first,) = session.server, session.clients
     server.take(first.join())
@@ -286,7 +286,7 @@ def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None
             server.take(client.join())
 
 
-def test_a_server_that_tells_different_clients_different_stories_can_isolate_one() -> None:
+def test_a_server_with_conflicting_lists_can_isolate_one_client() -> None:
     """Not prevented, as docs/explanation/trust/secure-aggregation.md says: the server must be
     trusted to ask everyone about the same survivors.
 

@@ -34,7 +34,7 @@ class Keystream:
         return given
 
 
-def test_words_at_the_largest_multiple_of_the_modulus_are_skipped_and_no_others(
+def test_masks_skip_exactly_the_words_that_would_bias_the_modulus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for modulus in (3, 2**62 - 1, 2**63 + 1):
@@ -76,6 +76,6 @@ def test_totals_are_sums_of_masks(
 
 
 @pytest.mark.parametrize("modulus", [3, 2**63 + 1, 2**65 + 1])
-def test_a_longer_mask_begins_with_the_shorter(modulus: int) -> None:
+def test_a_mask_is_a_prefix_of_a_longer_one(modulus: int) -> None:
     seed = os.urandom(32)
     assert expand(seed, modulus, 50)[:7] == expand(seed, modulus, 7)

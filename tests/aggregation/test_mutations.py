@@ -57,7 +57,7 @@ class Spoiler:
         self.known.append(message)
 
 
-def test_masking_rejects_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutate: Mutate) -> None:
+def test_masking_rejects_ten_thousand_altered_messages_and_stays_exact(mutate: Mutate) -> None:
     elsewhere = MaskingSession(list(range(6)), MaskingPlan(4, 1009))
     spoiler = Spoiler(mutate, 1, [client.join() for client in elsewhere.clients])
     values, modulus = [100 * place + 7 for place in range(6)], 1009
@@ -98,7 +98,7 @@ def test_masking_rejects_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutat
     assert spoiler.rejected >= 10_000
 
 
-def test_two_servers_reject_ten_thousand_spoilt_messages_and_the_sum_is_exact(
+def test_two_servers_reject_ten_thousand_altered_messages_and_stay_exact(
     mutate: Mutate,
 ) -> None:
     """An honest half came first: whatever claims its place afterwards is rejected."""
@@ -124,7 +124,7 @@ def test_two_servers_reject_ten_thousand_spoilt_messages_and_the_sum_is_exact(
     assert spoiler.rejected >= 10_000
 
 
-def test_mixing_rejects_ten_thousand_spoilt_messages_and_the_messages_are_exact(
+def test_the_shuffler_rejects_ten_thousand_altered_messages_and_stays_exact(
     mutate: Mutate,
 ) -> None:
     session, other = (ShufflerSession(9, 3, 2, 2) for _ in range(2))
@@ -145,7 +145,7 @@ def test_mixing_rejects_ten_thousand_spoilt_messages_and_the_messages_are_exact(
 
 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
-def test_ciphertexts_that_were_spoilt_count_nowhere(sealing: HpkeSuite, mutate: Mutate) -> None:
+def test_altered_ciphertexts_count_nowhere(sealing: HpkeSuite, mutate: Mutate) -> None:
     session = TwoServerSession(40, 1, 1009, suite=sealing)
     server = session.server(0)
     kept = 0
@@ -161,9 +161,7 @@ def test_ciphertexts_that_were_spoilt_count_nowhere(sealing: HpkeSuite, mutate: 
 
 
 @pytest.mark.parametrize("kind", ["masking", "two servers", "mixing"])
-def test_a_spoilt_description_is_rejected_or_is_another_round_that_nobody_else_is_in(
-    kind: str, mutate: Mutate
-) -> None:
+def test_an_altered_description_is_rejected_or_of_another_round(kind: str, mutate: Mutate) -> None:
     masking = MaskingSession([0], MaskingPlan(4, 1009, Neighbourhood(5, 3), participants=6))
     session, mixing = TwoServerSession(5, 3, 1009), ShufflerSession(5, 3, 2)
     place = session.server(0).slot(0)
@@ -198,7 +196,7 @@ def test_a_spoilt_description_is_rejected_or_is_another_round_that_nobody_else_i
 
 
 @each_row("nothing", [b"", b"t", bytes(20), b"ta\x01\x11", None, "text", 7])
-def test_what_is_not_a_message_is_rejected(nothing: object) -> None:
+def test_malformed_messages_are_rejected(nothing: object) -> None:
     session = MaskingSession(list(range(6)), MaskingPlan(4, 1009))
     server, client = session.server, session.clients[0]
     client.join()
@@ -222,7 +220,7 @@ def _resealed(party: MaskingClient, peer: MaskingServer, message: bytes, spoilt:
     return party._channel.encrypt(message[:FRONT_SIZE], spoilt)
 
 
-def test_encrypted_nonsense_from_a_client_is_rejected_or_ends_in_a_rejection(
+def test_encrypted_garbage_from_a_client_is_rejected_or_aborts_the_round(
     mutate: Mutate,
 ) -> None:
     """The channel proves who sent a message, not that it makes sense.
@@ -269,7 +267,7 @@ def test_encrypted_nonsense_from_a_client_is_rejected_or_ends_in_a_rejection(
 
 
 @pytest.mark.parametrize("stage", ["share", "check", "mask", "reveal"])
-def test_encrypted_nonsense_from_the_server_is_answered_or_rejected_and_nothing_else(
+def test_encrypted_garbage_from_the_server_is_answered_or_rejected(
     stage: str, mutate: Mutate
 ) -> None:
     """Keys, parcels or counts that were changed into other possible ones are answered: the client

@@ -112,7 +112,7 @@ class Book:
         return hkdf(x25519(privates[i], public(privates[j])), info, 32)
 
 
-def test_masked_numbers_are_what_the_page_says() -> None:
+def test_masked_numbers_match_the_documented_wire_format() -> None:
     book = Book()
     for me, message in enumerate(KNOWN["wire"]["masked"]):
         if message is None:
@@ -171,7 +171,7 @@ def committed(label: bytes, owner: int, holder: int, which: int, content: bytes)
     return hashlib.sha256(label + CONTEXT + ids + content).digest()
 
 
-def test_parcels_and_reveals_are_what_the_page_says() -> None:
+def test_encrypted_shares_and_reveals_match_the_documented_wire_format() -> None:
     book = Book()
     revealed: dict[int, dict[int, int]] = {number: {} for number in range(8)}
     for me, message in enumerate(KNOWN["wire"]["reveal"]):

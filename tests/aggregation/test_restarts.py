@@ -324,7 +324,7 @@ def answered(client: MaskingClient, stage: MaskingStage, message: bytes, value: 
             return client.reveal(message)
 
 
-def test_rounds_over_files_survive_a_restart_before_every_step(tmp_path: Path) -> None:
+def test_rounds_stored_in_files_survive_a_restart_before_every_step(tmp_path: Path) -> None:
     """Every party is restored from its last saved state before each message and each close; its
     records are files, as in life.
     """
@@ -362,12 +362,16 @@ def play(kind: str, seeds: range) -> None:
 @pytest.mark.extended
 @pytest.mark.parametrize("kind", SCHEDULES)
 @pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 50)))
-def test_two_thousand_schedules_give_one_exact_answer_or_none(kind: str, start: int) -> None:
+def test_two_thousand_restart_schedules_release_one_exact_sum_or_none(
+    kind: str, start: int
+) -> None:
     play(kind, range(start, start + 50))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEDULES)
 @pytest.mark.parametrize("start", range(2000, 102_000, 5000))
-def test_a_hundred_thousand_schedules_give_one_exact_answer_or_none(kind: str, start: int) -> None:
+def test_a_hundred_thousand_restart_schedules_release_one_exact_sum_or_none(
+    kind: str, start: int
+) -> None:
     play(kind, range(start, start + 5000))

@@ -38,7 +38,7 @@ def device(session: TwoServerSession, number: int, **changes: Any) -> dict[str, 
 
 
 @pytest.mark.skipif(NODE is None, reason="needs Node.js")
-def test_a_device_in_javascript_reports_to_the_servers_of_python() -> None:
+def test_a_javascript_device_reports_to_python_servers() -> None:
     noise = OwnNoise(4, Fraction(9, 2), lambda _: 0)
     session = TwoServerSession(3, 2, 1_000_003, 2, noise)
     for number in (0, 2):
@@ -48,7 +48,7 @@ def test_a_device_in_javascript_reports_to_the_servers_of_python() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="needs Node.js")
-def test_a_device_in_javascript_rejects_what_is_weaker_or_not_signed() -> None:
+def test_a_javascript_device_rejects_weaker_or_unsigned_rounds() -> None:
     noise = OwnNoise(4, Fraction(9, 2), lambda _: 0)
     session = TwoServerSession(3, 2, 1_000_003, 2, noise)
     forged = bytearray(session.announcement)

@@ -72,13 +72,11 @@ def victims_number(server: MaskingServer, victim: MaskingClient) -> int:
 
 
 @pytest.mark.parametrize("value", extended_after(1, [7, 0]))
-def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
-    value: int, assert_uniform: Uniform
-) -> None:
+def test_masked_numbers_are_uniform_whatever_the_value(value: int, assert_uniform: Uniform) -> None:
     assert_uniform([victims_number(*masked_by_victim(value)) for _ in range(160)], MODULUS)
 
 
-def test_one_honest_neighbour_is_enough_to_hide_a_number(
+def test_one_honest_neighbour_hides_a_number(
     assert_uniform: Uniform, assert_not_uniform: Uniform
 ) -> None:
     """The server knows the own mask (it is released in the end) and the mask with a corrupt
@@ -131,7 +129,7 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
 
 
 @pytest.mark.parametrize("value", extended_after(1, [5, 0, 807]))
-def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
+def test_each_aggregator_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:
     for seen in sent_by_all(value, 400):
@@ -139,7 +137,7 @@ def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
         assert_uniform([number // CELL for number in seen.values()], MODULUS)
 
 
-def test_with_both_shares_the_number_is_plain(assert_not_uniform: Uniform) -> None:
+def test_both_report_shares_together_give_the_number(assert_not_uniform: Uniform) -> None:
     first, second = sent_by_all(5, 200)
     whole = [(first[tag] + second[tag]) % (MODULUS * CELL) for tag in first]
     assert set(whole) == {5}
@@ -168,7 +166,7 @@ def test_the_order_of_a_batch_is_uniform(assert_uniform: Uniform) -> None:
     assert_uniform(orders(people=4, times=3600), 24)
 
 
-def test_every_place_in_a_larger_batch_is_uniform(assert_uniform: Uniform) -> None:
+def test_every_position_in_a_larger_batch_is_uniform(assert_uniform: Uniform) -> None:
     seen = orders(people=20, times=1500)
     for place in (0, 7, 19):
         assert_uniform([order.index(place) for order in seen], 20)
@@ -199,7 +197,7 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
-def test_every_mixed_report_has_the_same_size(sealing: HpkeSuite) -> None:
+def test_every_shuffled_report_has_the_same_size(sealing: HpkeSuite) -> None:
     session = ShufflerSession(4, 4, 3, 2, sealing)
     reports = [session.wrap([bytes(3), b"\xff" * 3]), session.wrap([b"abc", b"abc"])]
     assert {len(report) for report in reports} == {session.round.report_size}

@@ -26,7 +26,7 @@ def test_the_field_is_prime() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 33), st.data())
-def test_any_threshold_of_the_shares_give_the_secret(
+def test_any_threshold_of_shares_reconstructs_the_secret(
     secret: bytes, threshold: int, data: st.DataObject
 ) -> None:
     count = data.draw(st.integers(threshold, 65))
@@ -42,7 +42,7 @@ def test_any_threshold_of_the_shares_give_the_secret(
     st.integers(1, 33),
     st.integers(0, 40),
 )
-def test_secrets_side_by_side_have_the_shares_that_each_has_alone(
+def test_shares_of_several_secrets_equal_those_of_each_alone(
     secrets: list[bytes], threshold: int, more: int
 ) -> None:
     """All coefficients are the largest that there are."""
@@ -63,7 +63,7 @@ def weights_of(positions: tuple[int, ...]) -> list[int]:
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 150), min_size=1, max_size=80, unique=True))
-def test_weights_are_those_of_the_definition(positions: list[int]) -> None:
+def test_lagrange_weights_match_their_definition(positions: list[int]) -> None:
     for own, weight in zip(positions, weights_of(tuple(positions)), strict=True):
         expected = 1
         for other in positions:
@@ -81,7 +81,9 @@ def gives(positions: tuple[int, ...], shares: list[bytes], secret: bytes) -> boo
 
 @settings(deadline=None, max_examples=20)
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.integers(2, 12))
-def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, threshold: int) -> None:
+def test_fewer_shares_are_consistent_with_every_secret(
+    secret: bytes, other: bytes, threshold: int
+) -> None:
     # For any other secret there is exactly one last share that completes the given threshold - 1
     # shares to it.
     shares = split(secret, threshold, threshold)
@@ -95,18 +97,18 @@ def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, thre
     assert combine(positions, [*shares[:-1], last.to_bytes(33, "big")]) == other
 
 
-def test_shares_of_no_secret_are_rejected() -> None:
+def test_inconsistent_shares_are_rejected() -> None:
     with pytest.raises(Rejected, match="are inconsistent"):
         combine((1,), [(1 << 256).to_bytes(33, "big")])
 
 
-def test_only_the_one_spelling_of_a_field_element_is_a_share() -> None:
+def test_only_canonical_field_elements_are_shares() -> None:
     assert is_share((PRIME - 1).to_bytes(33, "big"))
     assert not is_share(PRIME.to_bytes(33, "big"))
     assert not is_share(bytes(32))
 
 
-def test_words_that_would_favour_some_numbers_are_drawn_again() -> None:
+def test_field_elements_are_drawn_by_rejection_sampling() -> None:
     # For a bound of 3 a word has 9 bytes; the largest, 2^72 - 1, lies above the largest multiple of
     # 3 and is skipped.
     drawn = iter([b"\xff" * 9 + bytes(9), bytes(8) + b"\x05"])

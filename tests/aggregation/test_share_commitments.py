@@ -28,7 +28,7 @@ def test_a_list_of_commitments_has_one_entry_for_each_neighbour() -> None:
         ShareCommitments.decode(TWICE, 3)
 
 
-def test_a_proof_has_the_shares_of_as_many_holders_as_the_threshold() -> None:
+def test_a_proof_has_shares_of_as_many_holders_as_the_threshold() -> None:
     listed = ShareCommitments.decode(LISTED, 3)
     proof = Proof(7, listed, {1: SHARE, 2: SHARE})
     assert Proof.decode(proof.encode(), 3, 2) == proof
@@ -38,7 +38,7 @@ def test_a_proof_has_the_shares_of_as_many_holders_as_the_threshold() -> None:
             Proof.decode(front + shares, 3, 2)
 
 
-def test_shares_are_those_that_were_asked_for_in_their_order() -> None:
+def test_revealed_shares_keep_the_requested_order() -> None:
     data = pack_shares({4: SHARE, 5: SHARE})
     assert read_shares(data, [4, 5], "it") == {4: SHARE, 5: SHARE}
     for asked in ([4], [4, 5, 6]):

@@ -25,19 +25,19 @@ REJECTED: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("divisor", "total", "words"), REJECTED)
-def test_noise_outside_its_limits_is_rejected(divisor: Any, total: Any, words: str) -> None:
+def test_noise_parameters_out_of_range_are_rejected(divisor: Any, total: Any, words: str) -> None:
     with pytest.raises(TacitError, match=words):
         SharedNoise(divisor, total)
 
 
 @pytest.mark.parametrize("divisor", [1, (1 << 32) - 1])
 @pytest.mark.parametrize("total", [Fraction(1, LARGE - 1), Fraction(5, 2), Fraction(LARGE - 1)])
-def test_noise_within_its_limits_is_read_back(divisor: int, total: Fraction) -> None:
+def test_noise_parameters_in_range_round_trip(divisor: int, total: Fraction) -> None:
     noise = SharedNoise(divisor, total)
     assert SharedNoise.first(noise.encode() + b"rest") == (noise, b"rest")
 
 
-def test_bytes_of_such_noise_are_rejected_when_they_are_read() -> None:
+def test_encoded_noise_out_of_range_is_rejected_on_decoding() -> None:
     four = bytes(3) + b"\1"
     assert SharedNoise.first(four + wire.pack_fraction(Fraction(2))) == (
         SharedNoise(1, Fraction(2)),

@@ -51,7 +51,7 @@ def finish(shuffler: Shuffler, analyzer: Analyzer) -> ShuffledView:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 60), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
-def test_mixing_hands_over_exactly_the_messages_that_came_or_rejects(
+def test_the_shuffler_forwards_exactly_the_received_messages_or_rejects(
     reports: int, messages: int, size: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -71,7 +71,7 @@ def test_mixing_hands_over_exactly_the_messages_that_came_or_rejects(
         assert (view.reports, view.spoilt) == (len(came), 0)
 
 
-def test_the_hybrid_suite_hands_over_the_same_messages() -> None:
+def test_the_hybrid_suite_forwards_the_same_messages() -> None:
     assert sorted(run_shuffler([[b"b"], [b"a"]], 2, HpkeSuite.HYBRID).messages) == [b"a", b"b"]
 
 
@@ -84,7 +84,7 @@ def test_a_report_counts_once_however_often_it_arrives() -> None:
     assert sorted(finish(shuffler, analyzer).messages) == [b"a", b"b", b"c"]
 
 
-def test_a_message_wrapped_anew_counts_once() -> None:
+def test_a_reencrypted_message_counts_once() -> None:
     session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
@@ -96,7 +96,7 @@ def test_a_message_wrapped_anew_counts_once() -> None:
     assert finish(shuffler, analyzer).spoilt == 0
 
 
-def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> None:
+def test_the_analyzer_counts_messages_repeated_by_the_shuffler_once() -> None:
     session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
@@ -106,7 +106,7 @@ def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> 
     assert (view.spoilt, view.repeated) == (1, 1)
 
 
-def test_a_shuffler_that_fills_up_with_repeats_releases_nothing() -> None:
+def test_a_shuffler_that_pads_with_duplicates_releases_nothing() -> None:
     session, shuffler, analyzer = parties()
     shuffler.take(session.wrap([b"a"]))
     (report,) = shuffler._taken.values()
@@ -116,7 +116,7 @@ def test_a_shuffler_that_fills_up_with_repeats_releases_nothing() -> None:
         finish(shuffler, analyzer)
 
 
-def test_nonsense_from_one_device_spoils_its_own_message_only() -> None:
+def test_an_invalid_message_drops_only_itself() -> None:
     session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
@@ -177,7 +177,7 @@ SPOILT: list[Nonsense] = [noise, zeros, of_another_round, for_nobody, flipped]
 
 @pytest.mark.parametrize("nonsense", SPOILT)
 @pytest.mark.parametrize("honest", [2, 3, 4])
-def test_nonsense_costs_no_round_that_has_its_minimum_of_good_messages(
+def test_invalid_messages_abort_no_round_with_its_minimum_of_valid_ones(
     nonsense: Nonsense, honest: int
 ) -> None:
     """Below the minimum, exactly at it and above, with more nonsense than reports."""
@@ -197,7 +197,7 @@ def test_nonsense_costs_no_round_that_has_its_minimum_of_good_messages(
     assert (view.reports, view.spoilt, view.repeated) == (honest + 5, 10, 0)
 
 
-def test_one_id_for_two_messages_counts_once_and_is_said() -> None:
+def test_two_messages_with_one_id_count_once_and_are_reported() -> None:
     session, shuffler, analyzer = parties(reports=4, minimum=3, messages=2)
     same = os.urandom(16)
     twice = [for_the_analyzer(session, same + letter) for letter in (b"x", b"y")]
@@ -209,7 +209,7 @@ def test_one_id_for_two_messages_counts_once_and_is_said() -> None:
     assert (view.reports, view.spoilt, view.repeated) == (4, 1, 1)
 
 
-def test_what_the_shuffler_cannot_open_takes_no_place() -> None:
+def test_messages_that_the_shuffler_cannot_decrypt_take_no_slot() -> None:
     session, shuffler, analyzer = parties(reports=3, minimum=3, messages=2)
     good = session.wrap([b"a", b"b"])
     for content in (good[:20] + os.urandom(len(good) - 20), good[:-1], good + b"x", good[:20]):
@@ -225,7 +225,7 @@ def test_what_the_shuffler_cannot_open_takes_no_place() -> None:
     assert finish(shuffler, analyzer).spoilt == 0
 
 
-def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None:
+def test_batches_below_the_minimum_are_deleted_and_not_forwarded() -> None:
     session, shuffler, _ = parties()
     shuffler.take(session.wrap([b"a"]))
     with pytest.raises(Rejected, match="number of reports is 1: must be at least 3"):
@@ -238,7 +238,7 @@ def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None
             attempt()
 
 
-def test_an_analyzer_opens_no_batch_of_fewer_reports_than_the_minimum() -> None:
+def test_the_analyzer_decrypts_no_batch_below_the_minimum() -> None:
     session, shuffler, analyzer = parties()
     for message in (b"a", b"b"):
         shuffler.take(session.wrap([message]))
@@ -247,7 +247,7 @@ def test_an_analyzer_opens_no_batch_of_fewer_reports_than_the_minimum() -> None:
         analyzer.close()
 
 
-def test_the_messages_of_one_report_do_not_stay_together() -> None:
+def test_the_messages_of_one_report_are_separated() -> None:
     """Were only whole reports shuffled, each would be told by its first message; by chance all stay
     together once in 10^18 rounds.
     """
@@ -258,7 +258,7 @@ def test_the_messages_of_one_report_do_not_stay_together() -> None:
     assert any(len(set(messages[at : at + 4])) > 1 for at in range(0, 32, 4))
 
 
-def test_what_is_saved_does_not_say_in_which_order_reports_came() -> None:
+def test_saved_state_does_not_reveal_the_order_of_reports() -> None:
     session, shuffler, _ = parties()
     other, reports = Shuffler(session.round, session.store), [session.wrap([b"a"]) for _ in "123"]
     for one, another in zip(reports, reversed(reports), strict=True):
@@ -267,7 +267,7 @@ def test_what_is_saved_does_not_say_in_which_order_reports_came() -> None:
     assert shuffler.save() == other.save()
 
 
-def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
+def test_early_and_repeated_closes_change_nothing() -> None:
     session, shuffler, analyzer = parties()
     for attempt, reason in (
         (shuffler.close, "number of reports is 0: must be at least 3"),
@@ -295,7 +295,7 @@ def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
         shuffler.close()
 
 
-def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
+def test_a_full_batch_rejects_reports_and_a_closed_one_is_deleted() -> None:
     session, shuffler, analyzer = parties(reports=3)
     for message in (b"a", b"b", b"c"):
         assert not shuffler.full
@@ -322,7 +322,7 @@ def test_reports_of_another_round_key_or_size_are_rejected() -> None:
             session.wrap(messages)
 
 
-def test_batches_that_make_no_sense_are_rejected() -> None:
+def test_invalid_batches_are_rejected() -> None:
     session, shuffler, analyzer = parties()
     announced, keys = session.round, keys_of(session)
     for message in (b"a", b"b", b"c"):
@@ -379,7 +379,7 @@ def test_parties_with_wrong_or_shared_keys_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("came", [2, 3])
-def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) -> None:
+def test_each_party_signs_the_outcome_of_its_own_round_only(came: int) -> None:
     session, shuffler, analyzer = parties()
     announced, pinned = session.round, session.pinned
 
@@ -403,7 +403,7 @@ def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) 
         assert said(other) == [(0, RoundOutcome.UNKNOWN), (1, RoundOutcome.UNKNOWN)]
 
 
-def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
+def test_a_partys_round_keys_are_created_once_and_never_after_the_end() -> None:
     session, shuffler, _ = parties()
     store, identity = session.store, session.round.identity
     assert prepare_party(store, ShuffleRole.SHUFFLER, identity) == session.round.shuffler

@@ -250,13 +250,13 @@ class Schedule:
 
 
 @pytest.mark.parametrize("start", extended_after(1, range(0, 2000, 100)))
-def test_two_thousand_random_schedules_give_one_exact_answer_or_a_rejection(start: int) -> None:
+def test_two_thousand_random_schedules_release_one_exact_sum_or_abort(start: int) -> None:
     ends = [Schedule(seed).check() for seed in range(start, start + 100)]
     assert min(ends.count("opened"), ends.count("refused")) > 15
 
 
 @pytest.mark.parametrize("start", extended_after(1, range(0, 600, 100)))
-def test_schedules_of_verified_rounds_give_one_exact_answer_without_the_liar_or_none(
+def test_random_schedules_of_verified_rounds_drop_the_malicious_report(
     start: int,
 ) -> None:
     pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
@@ -267,12 +267,12 @@ def test_schedules_of_verified_rounds_give_one_exact_answer_without_the_liar_or_
 
 
 @pytest.mark.slow
-def test_ten_thousand_schedules_of_verified_rounds_give_one_answer_or_none() -> None:
+def test_ten_thousand_schedules_of_verified_rounds_release_one_sum_or_none() -> None:
     ends = [Schedule(seed, verified=True).check() for seed in range(10_000, 20_000)]
     assert min(ends.count("opened"), ends.count("refused")) > 1_500
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_random_schedules_give_one_exact_answer_or_a_rejection() -> None:
+def test_a_hundred_thousand_random_schedules_release_one_exact_sum_or_abort() -> None:
     ends = [Schedule(seed).check() for seed in range(10_000, 110_000)]
     assert min(ends.count("opened"), ends.count("refused")) > 15_000

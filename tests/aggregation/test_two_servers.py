@@ -83,7 +83,7 @@ def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
     st.sampled_from([1, 1, 4, 11]),
     st.integers(0, 2**32),
 )
-def test_two_servers_give_the_exact_sum_of_complete_reports_or_reject(
+def test_two_servers_release_the_exact_sum_of_complete_reports_or_abort(
     reports: int, modulus: int, length: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -107,7 +107,7 @@ def test_every_suite_gives_the_same_sum(sealing: HpkeSuite) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 40])
-def test_each_server_adds_a_draw_of_its_own_to_every_number(length: int) -> None:
+def test_each_server_adds_its_own_noise_to_every_number(length: int) -> None:
     asked: list[Fraction] = []
 
     def draw(scale: Fraction) -> int:
@@ -120,21 +120,21 @@ def test_each_server_adds_a_draw_of_its_own_to_every_number(length: int) -> None
     assert asked == [Fraction(9, 2)] * 2 * length
 
 
-def test_a_server_without_a_way_to_draw_its_noise_is_not_made() -> None:
+def test_a_server_without_a_noise_source_is_rejected() -> None:
     session = TwoServerSession(3, 1, 100, noise=QUIET)
     session.noise = None
     with pytest.raises(TacitError, match="must be a sampler"):
         session.server(0)
 
 
-def test_what_the_noise_does_not_hide_is_not_sent() -> None:
+def test_sums_outside_the_range_of_the_noise_are_not_sent() -> None:
     session = TwoServerSession(3, 1, 100, noise=QUIET)
     for value in (-1, 5, 96):
         with pytest.raises(TacitError, match="numbers from 0 to 4"):
             session.split(0, [value])
 
 
-def test_the_first_half_of_a_long_report_is_a_seed() -> None:
+def test_one_share_of_a_long_report_is_a_seed() -> None:
     """32 bytes and what every half has, however many numbers there are."""
     session = TwoServerSession(3, 1, 1_000_003, length=500)
     first, second = session.split(0, list(range(500)))
@@ -146,7 +146,7 @@ def test_the_first_half_of_a_long_report_is_a_seed() -> None:
 # Shares
 
 
-def test_shares_count_once_however_often_and_in_whatever_order_they_arrive() -> None:
+def test_repeated_and_reordered_report_shares_count_once() -> None:
     session = TwoServerSession(5, 3, 100)
     shares = [session.split(place, [value]) for place, value in enumerate((10, 20, 30))]
     for role in (0, 1):
@@ -155,7 +155,7 @@ def test_shares_count_once_however_often_and_in_whatever_order_they_arrive() -> 
     assert session.finish() == SumView((60,), 3)
 
 
-def test_a_half_that_arrived_alone_does_not_count() -> None:
+def test_a_report_share_without_its_counterpart_does_not_count() -> None:
     session = TwoServerSession(5, 3, 100)
     for place, value in enumerate((10, 20, 30)):
         report(session, place, value)
@@ -164,7 +164,7 @@ def test_a_half_that_arrived_alone_does_not_count() -> None:
     assert session.finish() == SumView((60,), 3)
 
 
-def test_a_slot_holds_one_half_and_no_other() -> None:
+def test_one_slot_holds_one_report_share() -> None:
     session = TwoServerSession(5, 1, 100)
     mine, another = session.split(0, [10]), session.split(0, [20])
     for role in (0, 1):
@@ -174,7 +174,7 @@ def test_a_slot_holds_one_half_and_no_other() -> None:
     assert session.finish() == SumView((10,), 1)
 
 
-def test_nobody_can_put_another_half_in_place_of_one() -> None:
+def test_a_report_share_cannot_be_replaced() -> None:
     """Who took the place at one server first, with another half, spoils that report alone."""
     session = TwoServerSession(5, 2, 100)
     for place, value in enumerate((10, 20)):
@@ -187,7 +187,7 @@ def test_nobody_can_put_another_half_in_place_of_one() -> None:
     assert session.finish() == SumView((30,), 2)
 
 
-def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None:
+def test_a_server_cannot_replace_the_report_share_at_the_other_server() -> None:
     """It knows its own word and the digest of the other's word, but not the other's word."""
     session = TwoServerSession(9, 1, 100)
     context = session.round.context
@@ -205,7 +205,7 @@ def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None
     assert session.finish() == SumView((42,), 1)
 
 
-def test_shares_for_the_other_server_round_or_place_are_rejected() -> None:
+def test_report_shares_for_another_server_round_or_slot_are_rejected() -> None:
     session, other = TwoServerSession(5, 3, 100), TwoServerSession(5, 3, 100)
     half, foreign = session.split(0, [1])[0], other.split(0, [1])[0]
     server, now = session.server(0), session.now
@@ -223,13 +223,13 @@ def test_shares_for_the_other_server_round_or_place_are_rejected() -> None:
         server.take(half + b"\x00", now)
 
 
-def test_a_slot_beyond_the_round_is_rejected_also_with_its_token() -> None:
+def test_a_slot_out_of_range_is_rejected_even_with_its_token() -> None:
     session = TwoServerSession(5, 3, 100)
     with pytest.raises(Rejected, match="slot 5 was not assigned"):
         session.server(0).take(session.split(5, [1])[0], session.now)
 
 
-def test_what_does_not_open_or_is_out_of_range_counts_nowhere() -> None:
+def test_undecryptable_or_out_of_range_shares_do_not_count() -> None:
     session = TwoServerSession(9, 1, 200)
     report(session, 0, 7)
     context = session.round.context
@@ -262,21 +262,21 @@ def test_an_early_close_changes_nothing() -> None:
     assert session.finish() == SumView((60,), 3)
 
 
-def test_a_round_closes_early_when_every_place_has_reported() -> None:
+def test_a_round_closes_early_when_every_slot_has_reported() -> None:
     session = TwoServerSession(2, 2, 100)
     report(session, 0, 1)
     report(session, 1, 2)
     assert session.server(0).close(session.now).keys() == {session.server(0).peer}
 
 
-def test_after_the_deadline_no_report_is_taken_though_nobody_closed() -> None:
+def test_no_report_is_accepted_after_the_deadline() -> None:
     session = TwoServerSession(5, 1, 100)
     shares = session.split(0, [1])
     with pytest.raises(Rejected, match="no more reports"):
         session.server(0).take(shares[0], session.round.binding.closes)
 
 
-def test_without_the_others_list_a_round_is_rejected_after_its_grace() -> None:
+def test_a_round_without_the_other_servers_list_is_aborted_after_its_grace() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
     server, late = session.server(0), session.round.binding.closes
@@ -291,7 +291,7 @@ def test_without_the_others_list_a_round_is_rejected_after_its_grace() -> None:
     )
 
 
-def test_after_its_grace_a_round_is_rejected_whatever_is_there() -> None:
+def test_every_round_is_aborted_after_its_grace() -> None:
     """Also with all shares and the other's list at hand: its key is due to end."""
     for listed in (False, True):
         session = TwoServerSession(5, 1, 100)
@@ -307,7 +307,7 @@ def test_after_its_grace_a_round_is_rejected_whatever_is_there() -> None:
         assert session.tables[1] == {}
 
 
-def test_a_round_with_keys_that_nothing_can_be_encrypted_to_is_not_signed() -> None:
+def test_a_round_with_unusable_keys_is_not_signed() -> None:
     session = TwoServerSession(5, 1, 100, suite=HpkeSuite.X25519)
     zero, announced = bytes(32), replace(session.round, identity=new_identity())
     public = session.party(0).prepare(announced.identity, announced.suite)
@@ -321,7 +321,7 @@ def test_a_round_with_keys_that_nothing_can_be_encrypted_to_is_not_signed() -> N
             session.party(0).endorse(replace(announced, **changes).encode())
 
 
-def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
+def test_fewer_complete_reports_than_the_minimum_release_nothing() -> None:
     with pytest.raises(Rejected, match=r"aborted the round, whose minimum batch size is 4"):
         run_two_servers([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
 
@@ -336,7 +336,7 @@ def closed(session: TwoServerSession, *values: int) -> list[dict[bytes, bytes]]:
     return [dict(session.server(role).close(session.now)) for role in (0, 1)]
 
 
-def test_after_the_close_every_question_gets_the_same_answer() -> None:
+def test_requests_after_the_close_get_the_same_answer() -> None:
     session = TwoServerSession(5, 1, 100, noise=LOUD)
     answers = closed(session, 1, 2, 3)
     for role in (0, 1):
@@ -352,7 +352,7 @@ def test_after_the_close_every_question_gets_the_same_answer() -> None:
     assert session.collector().view() == view
 
 
-def test_a_closed_server_holds_nothing_of_anybody() -> None:
+def test_a_closed_server_stores_no_report() -> None:
     session = TwoServerSession(5, 1, 100)
     closed(session, 1, 2, 3)
     assert session.tables == [{}, {}]
@@ -362,7 +362,7 @@ def test_a_closed_server_holds_nothing_of_anybody() -> None:
         assert (record.secret, record.tags) == (b"", b"")
 
 
-def test_an_abandoned_round_has_no_secret_any_more_and_was_rejected() -> None:
+def test_an_abandoned_round_is_aborted_and_its_secrets_deleted() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
     aggregator, identity = session.party(0), session.round.identity
@@ -384,7 +384,7 @@ def test_an_abandoned_round_has_no_secret_any_more_and_was_rejected() -> None:
     assert released.server(0).close(released.now) == answers[0]
 
 
-def test_what_waits_says_nothing_to_who_has_not_the_secret() -> None:
+def test_stored_report_shares_are_useless_without_the_secret_key() -> None:
     """Neither names nor tokens follow from the description; what is kept twice looks different."""
     session = TwoServerSession(5, 1, 100)
     server, half = session.server(0), session.split(0, [1])[0]
@@ -417,7 +417,7 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
         session.collector().view()
 
 
-def test_lists_that_repeat_exceed_the_round_or_change_are_rejected() -> None:
+def test_repeated_oversized_or_changed_lists_are_rejected() -> None:
     session = TwoServerSession(5, 1, 100)
     for place, value in enumerate((1, 2, 3)):
         report(session, place, value)
@@ -439,7 +439,7 @@ def test_lists_that_repeat_exceed_the_round_or_change_are_rejected() -> None:
         session.server(0).take(own, late)
 
 
-def test_refunds_need_the_rejections_of_both_servers() -> None:
+def test_refunds_need_signed_aborts_of_both_servers() -> None:
     session = TwoServerSession(5, 3, 100)
     report(session, 0, 1)
     with pytest.raises(Rejected):
@@ -463,7 +463,7 @@ def test_refunds_need_the_rejections_of_both_servers() -> None:
 # Opening a round
 
 
-def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
+def test_round_keys_are_stored_before_use_and_never_change() -> None:
     aggregator, identity = SESSION.party(0), new_identity()
     public = aggregator.prepare(identity, HpkeSuite.X25519)
     assert aggregator.prepare(identity, HpkeSuite.X25519) == public
@@ -477,7 +477,7 @@ def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
         prepare_collector(records, identity, HpkeSuite.HYBRID)
 
 
-def test_a_server_signs_one_description_per_round_ever() -> None:
+def test_a_server_signs_one_description_per_round() -> None:
     session = TwoServerSession(5, 3, 100)
     again = session.party(0).endorse(session.round.encode())
     assert again == session.announcement[-128:-64]
@@ -492,7 +492,7 @@ def test_a_server_signs_one_description_per_round_ever() -> None:
         session.party(0).prepare(session.round.identity, session.round.suite)
 
 
-def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
+def test_a_server_signs_only_descriptions_with_its_own_keys() -> None:
     session = TwoServerSession(5, 3, 100)
     named = replace(session.round, identity=new_identity())
     with pytest.raises(Rejected, match="prepared its keys"):
@@ -503,7 +503,7 @@ def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
             session.party(0).endorse(replace(named, servers=servers).encode())
 
 
-def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -> None:
+def test_a_server_answers_only_for_the_recorded_description() -> None:
     session = TwoServerSession(5, 1, 100)
     other = replace(session.round, minimum=2).encode()
     signatures = [endorse(other, key) for key in session.rehearsal.keys]  # as it never does
@@ -513,7 +513,7 @@ def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -
     assert read_outcome(session.pinned, server.round, server.outcome())[1] is RoundOutcome.UNKNOWN
 
 
-def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
+def test_a_server_without_a_record_signs_nothing_and_returns_unknown() -> None:
     session = TwoServerSession(5, 1, 100)
     shares = report(session, 0, 1)
     session.records = (MemoryRecords(), *session.records[1:])
@@ -531,7 +531,7 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
             wrong()
 
 
-def test_a_damaged_record_is_rejected_and_nothing_is_said_by_it() -> None:
+def test_a_damaged_record_is_rejected_and_reveals_nothing() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
     name = session.party(0).name(session.round.identity)
@@ -561,7 +561,7 @@ def test_a_damaged_record_of_the_collector_releases_nothing() -> None:
             session.collector().view()
 
 
-def test_a_slot_has_one_spelling() -> None:
+def test_a_slot_has_one_encoding() -> None:
     place = TwoServerSession(5, 1, 100).server(1).slot(3)
     assert ReportSlot.decode(place.encode()) == place
     for wrong in (place.encode()[:-1], place.encode() + b"x", b""):
@@ -598,7 +598,7 @@ def test_parties_with_wrong_or_shared_keys_are_rejected() -> None:
     st.none() | st.fractions(min_value=Fraction(1, 1000), max_value=10**9),
     st.integers(0, 2**32 - 1),
 )
-def test_a_description_is_read_back_as_it_was_written(
+def test_a_description_round_trips(
     places: int, modulus: int, scale: Fraction | None, grace: int
 ) -> None:
     base = SESSION.round
@@ -612,7 +612,7 @@ def test_a_description_is_read_back_as_it_was_written(
 SESSION = TwoServerSession(5, 3, 100)
 
 
-def test_a_scale_has_one_spelling() -> None:
+def test_a_scale_has_one_encoding() -> None:
     plain = replace(SESSION.round, scale=Fraction(3, 2)).encode()
     at = plain.index(b"\x01\x03\x01\x02", len(plain) - 10)
     for other in (b"\x01\x06\x01\x04", b"\x02\x00\x03\x01\x02", b"\x00\x01\x02", b"\x01\x03\x00"):
@@ -638,7 +638,7 @@ class Overtaken(dict[bytes, bytes]):
         return super().get(name, default)
 
 
-def test_who_is_overtaken_while_closing_gives_the_same_answer() -> None:
+def test_concurrent_closes_give_the_same_answer() -> None:
     session = TwoServerSession(8, 1, 10_000, noise=LOUD)
     late = session.round.binding.closes
     session.tables[1] = Overtaken(lambda: answers.append(session.server(1).close(late)))
@@ -653,7 +653,7 @@ def test_who_is_overtaken_while_closing_gives_the_same_answer() -> None:
     assert answers[0][session.round.collector]
 
 
-def test_parallel_shares_and_closes_give_one_answer(tmp_path: Path) -> None:
+def test_parallel_report_shares_and_closes_give_one_answer(tmp_path: Path) -> None:
     """Threads with a server object each, over the same key files and table."""
     session = TwoServerSession(8, 1, 10_000, noise=LOUD)
     files = RecordDirectory(tmp_path)
@@ -686,7 +686,7 @@ def test_parallel_shares_and_closes_give_one_answer(tmp_path: Path) -> None:
     assert found[0][3] == Kind.PARTIAL
 
 
-def test_a_process_that_looked_too_soon_adds_up_what_another_has_listed() -> None:
+def test_a_slow_process_sums_the_reports_that_another_has_listed() -> None:
     session = TwoServerSession(5, 1, 100)
     early, late = session.server(1), session.round.binding.closes
     for place in (0, 1):
@@ -700,7 +700,7 @@ def test_a_process_that_looked_too_soon_adds_up_what_another_has_listed() -> Non
     assert session.finish() == SumView((3,), 3)
 
 
-def test_a_half_that_comes_while_its_round_ends_finds_what_it_is_checked_with(
+def test_a_report_share_received_while_its_round_closes_is_still_verified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a server works with is taken away between two looks, by what closes the round."""
@@ -711,7 +711,7 @@ def test_a_half_that_comes_while_its_round_ends_finds_what_it_is_checked_with(
     assert server.check(half, session.now).share
 
 
-def test_signatures_are_checked_once_per_announcement_not_per_report() -> None:
+def test_signatures_are_verified_once_per_announcement() -> None:
     session = TwoServerSession(30, 1, 100)
     session.split(0, [1])
     checked = signatures._verified.cache_info()
@@ -720,7 +720,7 @@ def test_signatures_are_checked_once_per_announcement_not_per_report() -> None:
     assert signatures._verified.cache_info() == checked
 
 
-def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -> None:
+def test_the_collector_accepts_each_servers_signed_partial_sum_once() -> None:
     session = TwoServerSession(3, 2, 100)
     announced, keys = session.round, session.rehearsal.keys
     about = [announced.context + bytes((role,)) for role in (0, 1)]
@@ -754,7 +754,7 @@ def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -
     assert not session.collector().over
 
 
-def test_a_collector_whose_round_was_rejected_takes_no_more_answers() -> None:
+def test_the_collector_of_an_aborted_round_accepts_no_further_answers() -> None:
     session = TwoServerSession(3, 2, 100)
     session.now = session.round.binding.closes
     answer = session.server(0).close(session.now)[session.round.collector]

@@ -31,11 +31,11 @@ def vectors(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["primitives", "masking"])
-def test_what_follows_from_fixed_bytes_comes_out_the_same(name: str) -> None:
+def test_derivations_from_fixed_bytes_match_the_vectors(name: str) -> None:
     assert MAKE[name]() == vectors(name)
 
 
-def test_shares_and_masks_of_the_vectors() -> None:
+def test_shares_and_masks_match_the_vectors() -> None:
     known = vectors("primitives")
     shares = {
         int(number): bytes.fromhex(share) for number, share in known["shamir"]["shares"].items()
@@ -51,7 +51,7 @@ def test_shares_and_masks_of_the_vectors() -> None:
         assert numbers == [int(number) for number in case["numbers"]]
 
 
-def test_the_sum_of_the_masking_vector_is_the_sum_of_those_who_stayed() -> None:
+def test_the_masking_vector_sums_to_its_survivors() -> None:
     known = vectors("masking")
     announced = MaskingRound.decode(bytes.fromhex(known["round"]))
     assert announced.context.hex() == known["context"]
@@ -78,7 +78,7 @@ def key(sealing: HpkeSuite, private: dict[str, str]) -> tuple[PrivateKey, X25519
     ("name", "length"),
     [*((sealing.name.lower(), 2) for sealing in HpkeSuite), ("seed", 12), ("verified", 2)],
 )
-def test_the_vectors_of_two_servers_open_to_what_they_say(name: str, length: int) -> None:
+def test_the_two_server_vectors_decrypt_to_their_stated_values(name: str, length: int) -> None:
     """Everything but what HPKE draws by itself comes out the same; the committed messages, taken
     by parties that were made anew, open to the committed sum.
     """
@@ -109,7 +109,7 @@ def test_the_vectors_of_two_servers_open_to_what_they_say(name: str, length: int
 
 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
-def test_the_mixing_vectors_open_to_what_they_say(sealing: HpkeSuite) -> None:
+def test_the_shuffler_vectors_decrypt_to_their_stated_values(sealing: HpkeSuite) -> None:
     known = vectors(f"mixing-{sealing.name.lower()}")
     session = ShufflerSession(3, 2, 2, 2, sealing, source=MAKE["source"]("mixing round"))
     assert session.announcement.hex() == known["announcement"]
@@ -122,7 +122,7 @@ def test_the_mixing_vectors_open_to_what_they_say(sealing: HpkeSuite) -> None:
     assert sorted(message.hex() for message in analyzer.view().messages) == known["messages"]
 
 
-def test_making_the_vectors_again_changes_none_of_them(tmp_path: Path) -> None:
+def test_regenerating_the_vectors_changes_none(tmp_path: Path) -> None:
     pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
     committed = {path.name: path.read_bytes() for path in (FOLDER / "vectors").iterdir()}
     for name, content in committed.items():

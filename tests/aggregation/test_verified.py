@@ -135,11 +135,11 @@ def test_a_malicious_report_is_dropped_and_counted_and_the_rest_is_released() ->
     assert session.finish() == SumView((10,), 5, rejected=3)
 
 
-def test_without_verification_the_same_liar_moves_the_sum_by_anything() -> None:
+def test_without_verification_one_report_moves_the_sum_arbitrarily() -> None:
     assert run_two_servers([1, 0, 900], 1009, 3).numbers == (901,)
 
 
-def test_too_few_reports_in_range_open_nothing() -> None:
+def test_fewer_valid_reports_than_the_minimum_release_nothing() -> None:
     session, rng = session_of(4, 3), random.Random(2)
     for place in range(2):
         deliver(session, session.split(place, [1]))
@@ -151,7 +151,7 @@ def test_too_few_reports_in_range_open_nothing() -> None:
     assert [session.server(role).outcome()[21] for role in (0, 1)] == [RoundOutcome.ABORTED] * 2
 
 
-def test_a_part_that_is_no_part_is_dropped_and_counted_at_both() -> None:
+def test_a_malformed_share_is_dropped_and_counted_at_both_servers() -> None:
     """Numbers beyond the field, which the first server alone can see."""
     session, rng = session_of(3, 2, levels=3), random.Random(3)
     for place in (0, 1):
@@ -162,13 +162,13 @@ def test_a_part_that_is_no_part_is_dropped_and_counted_at_both() -> None:
     assert session.finish() == SumView((6,), 2, rejected=1)
 
 
-def test_equal_numbers_of_a_report_look_different_to_each_server() -> None:
+def test_equal_numbers_of_a_report_have_unrelated_shares() -> None:
     """Every number is split with randomness of its own."""
     for part in Liar(session_of(3, length=2), 0, random.Random(1)).honest([1, 1]):
         assert part[: len(part) // 2] != part[len(part) // 2 :]
 
 
-def test_one_false_number_of_several_drops_the_report() -> None:
+def test_one_invalid_number_of_several_drops_the_report() -> None:
     session, rng = session_of(3, 2, length=2), random.Random(4)
     for place in (0, 1):
         deliver(session, session.split(place, [1, 0]))
@@ -179,7 +179,7 @@ def test_one_false_number_of_several_drops_the_report() -> None:
     assert session.finish() == SumView((2, 0), 2, rejected=1)
 
 
-def test_both_servers_add_noise_of_their_own_before_anything_leaves_them() -> None:
+def test_both_servers_add_noise_before_releasing() -> None:
     drawn: list[Fraction] = []
 
     def draw(scale: Fraction) -> int:
@@ -261,19 +261,19 @@ def accepted(count: int, levels: int, seed: int) -> SumView:
 
 
 @pytest.mark.parametrize("levels", extended_after(1, [10, 1]))
-def test_a_thousand_reports_spoilt_before_sealing_are_all_dropped(levels: int) -> None:
+def test_a_thousand_reports_altered_before_encryption_are_dropped(levels: int) -> None:
     assert accepted(500, levels, 5 + levels) == SumView((3 * levels,), 3, rejected=500)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("levels", [1, 1023])
-def test_ten_thousand_reports_spoilt_before_sealing_are_all_dropped(levels: int) -> None:
+def test_ten_thousand_reports_altered_before_encryption_are_dropped(levels: int) -> None:
     for part in range(5):
         seed = 100 * levels + part
         assert accepted(1_000, levels, seed) == SumView((3 * levels,), 3, rejected=1_000)
 
 
-def test_a_word_or_digest_that_does_not_match_makes_two_shares_of_none() -> None:
+def test_shares_with_unequal_random_words_or_digests_do_not_pair() -> None:
     session = session_of(3, 2)
     for place in (0, 1):
         deliver(session, session.split(place, [1]))
@@ -295,7 +295,7 @@ def key_of(session: TwoServerSession, role: int) -> bytes:
     return verify_key(secrets(session, role).keys.line, lines, session.round.identity)
 
 
-def test_both_servers_have_one_verify_key_which_the_description_commits_to() -> None:
+def test_the_description_commits_to_the_common_verification_key() -> None:
     session = session_of(3)
     first, second = key_of(session, 0), key_of(session, 1)
     assert first == second
@@ -306,7 +306,7 @@ def test_both_servers_have_one_verify_key_which_the_description_commits_to() -> 
     assert key_of(session_of(3), 0) != first
 
 
-def test_the_verify_key_is_in_no_message_table_or_record() -> None:
+def test_the_verification_key_is_in_no_message_table_or_record() -> None:
     session = session_of(3, 2)
     key = key_of(session, 0)
     seen = [session.announcement]
@@ -321,7 +321,7 @@ def test_the_verify_key_is_in_no_message_table_or_record() -> None:
     assert not any(key in one for one in [*seen, *held])
 
 
-def test_after_the_round_no_verify_key_is_left() -> None:
+def test_the_verification_key_is_deleted_after_the_round() -> None:
     session = session_of(2, 1)
     deliver(session, session.split(0, [1]))
     session.finish()
@@ -333,7 +333,7 @@ def test_after_the_round_no_verify_key_is_left() -> None:
             session.party(role).commitment(session.round.identity, session.round.servers)
 
 
-def test_a_server_signs_no_commitment_to_another_key() -> None:
+def test_a_server_signs_no_commitment_to_a_foreign_key() -> None:
     session = session_of(3)
     identity, keys = b"n" * 16, []
     for role in (0, 1):
@@ -361,7 +361,7 @@ def listing(server: Aggregator, now: int) -> bytes:
     return server.close(now)[server.peer]
 
 
-def test_a_server_that_is_started_again_tells_the_same_evidence() -> None:
+def test_a_restarted_server_repeats_its_verification_messages() -> None:
     """Between its list and its answer, over and over, also from older tables."""
     session = session_of(3, 2, levels=6)
     for place in range(3):
@@ -378,7 +378,7 @@ def test_a_server_that_is_started_again_tells_the_same_evidence() -> None:
     assert session.finish() == SumView((3,), 3, 0)
 
 
-def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> None:
+def test_listed_evidence_answers_the_only_query_of_a_report() -> None:
     """Tag by tag: the question follows from key, digest of the round and tag, and nothing else; all
     of it computed from the page of formats.
     """
@@ -406,7 +406,7 @@ def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> Non
     assert content == b"".join(expected)
 
 
-def test_an_older_half_in_a_restored_table_is_never_verified_instead() -> None:
+def test_an_older_report_share_in_a_restored_table_is_not_verified() -> None:
     """The list stands; what is not in it any more ends the round, and nothing is told anew."""
     session = session_of(2, 1)
     one, other = session.split(0, [1]), session.split(0, [0])
@@ -423,7 +423,7 @@ def test_an_older_half_in_a_restored_table_is_never_verified_instead() -> None:
     assert session.server(0).outcome()[21] == RoundOutcome.ABORTED
 
 
-def test_false_evidence_of_a_server_drops_reports_and_releases_nothing_else() -> None:
+def test_false_verification_messages_only_drop_reports() -> None:
     """A lying server can leave reports out, as it always could; the collector sees two sets."""
     session = session_of(3, 2)
     for place in range(3):
@@ -441,7 +441,7 @@ def test_false_evidence_of_a_server_drops_reports_and_releases_nothing_else() ->
     assert honest.outcome()[21] == RoundOutcome.ABORTED
 
 
-def test_lists_with_a_tag_twice_or_of_another_size_are_rejected() -> None:
+def test_lists_with_duplicate_tags_or_wrong_size_are_rejected() -> None:
     session = session_of(2, 1)
     for place in (0, 1):
         deliver(session, session.split(place, [1]))
@@ -469,14 +469,14 @@ def test_lists_with_a_tag_twice_or_of_another_size_are_rejected() -> None:
 # Descriptions, terms and devices
 
 
-def test_a_description_of_a_verified_round_reads_back() -> None:
+def test_a_verified_description_round_trips() -> None:
     session = session_of(3, 2, levels=1023, length=2)
     assert TwoServerRound.decode(session.round.encode()) == session.round
     assert session.round.encode()[3] == Kind.VERIFIED_ROUND
     assert session.round.offer().kind == "verified"
 
 
-def test_verified_rounds_without_their_parts_are_no_rounds() -> None:
+def test_verified_rounds_without_their_keys_are_rejected() -> None:
     described = session_of(3).round
     wrong: list[dict[str, object]] = [
         {"commitment": bytes(31)},
@@ -491,7 +491,7 @@ def test_verified_rounds_without_their_parts_are_no_rounds() -> None:
     assert plain.encode()[3] == Kind.TWO_SERVER_ROUND
 
 
-def test_terms_that_require_verification_reject_a_round_without_it_and_the_reverse() -> None:
+def test_rounds_and_terms_must_agree_on_verification() -> None:
     verified = session_of(3)
     plain = TwoServerSession(3, 1, MODULUS, 1, silent(1))
     for session, other, kind in ((verified, plain, "verified"), (plain, verified, "two-servers")):
@@ -502,7 +502,7 @@ def test_terms_that_require_verification_reject_a_round_without_it_and_the_rever
             split(session.pinned, forged, session.server(0).slot(0), [1])
 
 
-def test_the_terms_say_what_needs_both_servers_and_what_needs_one() -> None:
+def test_the_terms_state_which_claims_need_one_or_both_servers() -> None:
     terms = session_of(3).pinned.terms
     words = " ".join(in_words(terms))
     assert (terms.trust, terms.proofs, terms.kind) == (TrustModel.TWO_SERVERS, 1, "verified")
@@ -512,7 +512,7 @@ def test_the_terms_say_what_needs_both_servers_and_what_needs_one() -> None:
     assert terms.decode(terms.encode()) == terms
 
 
-def test_a_device_sends_nothing_but_levels() -> None:
+def test_a_device_sends_only_valid_levels() -> None:
     session = session_of(3, levels=4)
     for value in (-1, 5):
         with pytest.raises(TacitError, match="numbers from 0 to 4"):
@@ -520,7 +520,7 @@ def test_a_device_sends_nothing_but_levels() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 4, 1023])
-def test_shares_of_all_answers_have_the_sizes_of_the_round(levels: int) -> None:
+def test_all_reports_of_a_round_have_one_size(levels: int) -> None:
     session = session_of(3, levels=levels)
     sizes = {
         tuple(len(half) for half in session.split(0, [value])) for value in (0, levels // 2, levels)

@@ -66,7 +66,7 @@ def number(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
-def test_a_description_is_cut_as_the_page_says(session: TwoServerSession) -> None:
+def test_descriptions_match_the_documented_wire_format(session: TwoServerSession) -> None:
     description = session.announcement[HEADER:-128]
     found = dict(fields("field of TWO_SERVER_ROUND", description, 32))
     binding = dict(fields("field of the binding", found["binding"], 32))
@@ -100,7 +100,7 @@ def mask(seed: bytes, count: int) -> list[int]:
     return [word % 1_000_003 for word in words]
 
 
-def test_a_report_is_what_the_page_says(session: TwoServerSession) -> None:
+def test_reports_match_the_documented_wire_format(session: TwoServerSession) -> None:
     """Token, ciphertexts, words, seed and numbers, with plain primitives."""
     length = session.round.length
     values = [place % 5 for place in range(length)]
@@ -136,14 +136,14 @@ def test_a_report_is_what_the_page_says(session: TwoServerSession) -> None:
         assert digest == hashlib.sha256(b"tacit word v2" + word).digest()[:16]
 
 
-def test_every_label_and_kind_of_the_code_is_on_the_page() -> None:
+def test_every_label_and_message_kind_is_documented() -> None:
     for kind in Signed:
         assert f"`{kind.value}`" in PAGE
     for message in Kind:
         assert f"| `{message:02x}` | {message.name} |" in PAGE
 
 
-def test_every_key_of_terms_is_on_the_page_and_no_other() -> None:
+def test_the_documented_keys_of_terms_are_complete_and_exact() -> None:
     rows = re.search(r"\| key \| content \|\n\|---\|---\|\n((?:\|.*\|\n)+)", PAGE)
     assert rows is not None
     first = (line.strip("|").split("|")[0] for line in rows[1].splitlines())

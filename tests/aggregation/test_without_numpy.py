@@ -48,11 +48,11 @@ def runs_light(program: str) -> None:
     assert (done.stdout, done.returncode) == ("light\n", 0), done.stderr
 
 
-def test_masking_mixing_and_splitting_run_without_numpy_and_scipy() -> None:
+def test_masking_shuffling_and_secret_sharing_need_no_numpy() -> None:
     """Every role of every intermediary, the devices' among them."""
     runs_light(DEVICE)
 
 
-def test_verified_sums_run_without_numpy_and_scipy() -> None:
+def test_verified_sums_need_no_numpy() -> None:
     pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
     runs_light(VERIFIED)
