@@ -122,7 +122,7 @@ def test_private_learners_run_under_every_trust_model(
         "dp-se",
     ],
 )
-def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
+def test_a_trillion_participants_cause_no_overflow(name: str, horizon: int) -> None:
     asked = {"horizon": horizon, "means": (0.3, 0.5, 0.7), "constants": "paper"}
     record = Trial(name, problem_for(name, **asked))(0)
     assert record["users"] == horizon
@@ -145,7 +145,7 @@ def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
         pytest.param("dp-se", 15_000, "bernoulli", (0.2, 0.5, 0.6), marks=pytest.mark.slow),
     ],
 )
-def test_running_every_user_gives_the_same_distribution_of_regret(
+def test_user_by_user_runs_have_the_same_regret_distribution(
     name: str, horizon: int, rewards: str, means: tuple[float, ...]
 ) -> None:
     """400 runs each way, false-alarm rate 1e-6."""
@@ -200,7 +200,7 @@ GUARANTEES = guarantees()
 
 
 @pytest.mark.parametrize("case", range(len(GUARANTEES)), ids=lambda i: f"{GUARANTEES[i][0]}-{i}")
-def test_every_batch_keeps_what_the_algorithm_guarantees(case: int) -> None:
+def test_every_batch_meets_the_guarantee(case: int) -> None:
     """Exactly, from the distribution of the noise that the fewest reports add; for binary and for
     real rewards.
     """
@@ -274,7 +274,7 @@ def test_the_printed_protocols_have_the_papers_numbers(make: Any, tau: int) -> N
     assert protocol.modulus == 400 * 100 + 2 * tau + 1
 
 
-def test_a_guarantee_at_scale_one_fades_with_the_round() -> None:
+def test_a_guarantee_at_scale_one_weakens_with_the_round() -> None:
     """CORRECTIONS 11: how far a sum of shares is from one draw grows with the round."""
     target = ApproximateDP(1.0, 1e-6)
     small, large = (factories.gaussian_paper(n, target, 1, 0.1).guarantee for n in (10**3, 10**7))
@@ -286,7 +286,7 @@ def test_a_guarantee_at_scale_one_fades_with_the_round() -> None:
     assert sound.epsilon < small.epsilon
 
 
-def test_printed_noise_guarantees_what_its_weakest_batch_earns() -> None:
+def test_printed_noise_states_the_guarantee_of_its_weakest_batch() -> None:
     """At scale 1 larger batches of Skellam shares give less: the last one counts."""
     experiment = built(
         "dist-rdp-se", ArmsProblem.of(arms=5, horizon=5000, scale=1, constants="paper")
@@ -347,7 +347,7 @@ def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
     assert np.abs(correlation[np.triu_indices(len(first), 1)]).max() < 5 / math.sqrt(len(rows))
 
 
-def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
+def test_thompson_sampling_draws_independently_in_every_run() -> None:
     """Found: every run had the learner's seed 0."""
     seeds = set()
     for seed in range(3):
@@ -365,7 +365,7 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
-def test_private_med_releases_minimum_batches_only_and_keeps_to_its_rounds(
+def test_private_med_respects_the_minimum_batch_and_its_rounds(
     trust: TrustModel, epsilon: float
 ) -> None:
     asked = {"arms": 6, "horizon": 10**6, "epsilon": epsilon, "trust": trust, "binary": True}
@@ -391,9 +391,7 @@ def test_private_med_releases_minimum_batches_only_and_keeps_to_its_rounds(
 
 
 @EACH
-def test_only_learners_that_need_the_horizon_are_started_anew(
-    name: str, constants: Constants
-) -> None:
+def test_only_learners_that_need_the_horizon_are_restarted(name: str, constants: Constants) -> None:
     asked = {"arms": 3, "horizon": 10**5, "epsilon": 0.5, "constants": constants, "binary": True}
     told = built(name, problem_for(name, **asked)).learner
     free = built(name, problem_for(name, **asked, anytime=True)).learner
@@ -403,14 +401,14 @@ def test_only_learners_that_need_the_horizon_are_started_anew(
         assert free.to_dict() == told.to_dict()
 
 
-def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
+def test_anytime_private_learners_lose_nothing_to_an_unknown_horizon() -> None:
     for name in ("private-klucb", "private-med", "dist-dp-se"):
         asked: dict[str, Any] = {"arms": 4, "horizon": 10**6, "runs": 2}
         told, free = (simulate(name, **asked, anytime=anytime) for anytime in (False, True))
         assert free.regret_mean == told.regret_mean
 
 
-def test_periods_that_square_cost_at_most_four_times() -> None:
+def test_squared_periods_cost_at_most_four_times() -> None:
     """Periods that double cost ever more; here the third period has just begun."""
     guarantee = {"epsilon": 0.9, "delta": 1e-3, "constants": "paper"}
     asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 2, **guarantee}
@@ -489,14 +487,12 @@ def test_what_cannot_be_guaranteed_is_rejected_with_an_alternative(
         ({"scale": 0}, "at least 1"),
     ],
 )
-def test_a_problem_that_makes_no_sense_is_rejected(
-    changed: dict[str, object], message: str
-) -> None:
+def test_invalid_problems_are_rejected(changed: dict[str, object], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         ArmsProblem.of(arms=2, horizon=1000).changed(**changed)
 
 
-def test_a_simulation_reports_what_it_guarantees_and_to_whom() -> None:
+def test_a_simulation_states_its_guarantee_and_view() -> None:
     result = simulate("ldp-se", means=(0.2, 0.8), horizon=500, runs=1)
     guarantee = built("ldp-se", ArmsProblem.of(arms=2, horizon=500, binary=True)).guarantee
     assert guarantee is not None

@@ -50,7 +50,7 @@ def test_each_silos_guarantee_is_that_of_its_own_gaussian() -> None:
     assert private.sums.sigmas[0] < private.sums.sigmas[1] == private.sums.sigmas[2]  # δ tells
 
 
-def test_the_headline_is_what_holds_for_everybody_and_json_lists_every_silo() -> None:
+def test_the_printed_guarantee_covers_every_silo_and_json_lists_each() -> None:
     result = simulate("ldp-fedlinucb", budgets=PAIRS, runs=1, **SIZE)
     summary = json.loads(json.dumps(result.summary()))
     told = summary["guarantee"]
@@ -68,7 +68,7 @@ def test_the_headline_is_what_holds_for_everybody_and_json_lists_every_silo() ->
 
 
 @pytest.mark.parametrize("make", [secagg_fedlinucb, jdp_linucb])
-def test_shared_noise_is_the_strictest_silos_and_guarantees_nobody_less(make: Any) -> None:
+def test_shared_noise_meets_the_strictest_silos_budget(make: Any) -> None:
     private = make(SMALL)
     strict = make(SMALL.changed(budgets=None, epsilon=1.0, delta=1e-5))
     assert private.sums.sigma == strict.sums.sigma  # (1, 1e-5) takes more noise than (0.2, 0.1)
@@ -79,7 +79,7 @@ def test_shared_noise_is_the_strictest_silos_and_guarantees_nobody_less(make: An
         assert private.sums.loss().delta(got) <= delta * (1 + 1e-9)
 
 
-def test_equal_budgets_are_no_budgets() -> None:
+def test_equal_budgets_equal_one_common_budget() -> None:
     """The same noise, draw by draw, hence the same regret to the last bit."""
     for name in ("ldp-fedlinucb", "secagg-fedlinucb"):
         alike = simulate(name, budgets=((1.0, 1e-5),) * 3, runs=2, **SIZE)
@@ -87,7 +87,7 @@ def test_equal_budgets_are_no_budgets() -> None:
         assert np.array_equal(alike.regret, plain.regret)
 
 
-def test_weights_are_inverse_variances_and_widths_know_the_weighted_noise() -> None:
+def test_weights_are_inverse_variances_and_widths_include_the_weighted_noise() -> None:
     sums = ldp_fedlinucb(SMALL).sums
     assert sums.weights == weights(sums.sigmas)
     assert max(sums.weights) == 1.0
@@ -101,7 +101,7 @@ def test_weights_are_inverse_variances_and_widths_know_the_weighted_noise() -> N
     assert drawn.var() == pytest.approx(sums.row_variance, rel=0.06)
 
 
-def test_what_silos_send_adds_up_by_weight_to_what_simulations_draw() -> None:
+def test_weighted_silo_messages_have_the_simulated_distribution() -> None:
     """On the device path, four silos with their encoders: unbiased, with the stated variance.
 
     300 steps of 9 numbers: the mean is off by 5 of its standard errors with a chance below 6e-6,
@@ -128,7 +128,7 @@ def test_what_silos_send_adds_up_by_weight_to_what_simulations_draw() -> None:
 
 
 @pytest.mark.extended
-def test_strict_silos_no_longer_drown_the_others() -> None:
+def test_weighting_keeps_strict_silos_from_drowning_the_others() -> None:
     """Half strict, half lax: far from all strict, which equal weights are not."""
     size = SIZE | {"horizon": 400, "actions": 20, "runs": 2}
     strict, lax = (0.2, 0.01), (5.0, 0.01)
@@ -172,7 +172,7 @@ def test_a_stored_experiment_keeps_every_silos_guarantee_and_noise() -> None:
         ),
     ],
 )
-def test_bad_budgets_are_rejected_with_the_silo_named(asked: dict[str, Any], said: str) -> None:
+def test_invalid_budgets_are_rejected_with_the_silo_named(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(TacitError, match=said):
         SilosProblem.of(**asked)
 

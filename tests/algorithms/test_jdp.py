@@ -42,7 +42,7 @@ def test_the_participants_guarantee_is_that_of_a_gaussian_moved_by_one_record(
     assert private.guarantee.delta == delta
 
 
-def test_the_guarantee_is_joint_and_the_servers() -> None:
+def test_the_guarantee_is_joint_dp_with_a_trusted_server() -> None:
     experiment = lookup("jdp-linucb").build(PROBLEM)
     assert isinstance(experiment.guarantee, ApproximateDP)
     assert experiment.guarantee.view is View.SERVER_OUTPUT
@@ -53,7 +53,7 @@ def test_the_guarantee_is_joint_and_the_servers() -> None:
     assert not any(isinstance(one, DishonestAtMost) for one in experiment.guarantee.assumptions)
 
 
-def test_returning_participants_get_the_target_too() -> None:
+def test_several_participations_meet_the_target_too() -> None:
     often = jdp_linucb(PROBLEM.changed(participations=3))
     assert often.guarantee is not None
     assert often.guarantee.participations == 3
@@ -62,14 +62,14 @@ def test_returning_participants_get_the_target_too() -> None:
     assert once.guarantee(0.1).epsilon > 0.7
 
 
-def test_secure_aggregation_has_the_noise_of_the_super_agent_and_one_silos_more() -> None:
+def test_secure_aggregation_adds_the_central_noise_plus_one_silos_share() -> None:
     """Shares are made for all silos but one, the curious one: 20/19 of the variance."""
     trusted, shared = jdp_linucb(PROBLEM).sums, secagg_fedlinucb(PROBLEM).sums
     assert shared.row_variance / trusted.row_variance == pytest.approx(20 / 19, rel=1e-3)
     assert trusted.row_variance == pytest.approx(trusted.sigma**2, rel=1e-6)
 
 
-def test_silos_send_what_they_have_and_the_server_adds_the_noise_once() -> None:
+def test_silos_send_exact_sums_and_the_server_adds_noise_once() -> None:
     """The mean square of 400 times 9 normal numbers is within 15% of the variance but for a chance
     of 3e-10 (20 silos' noise would be 20 times as much).
     """
@@ -91,14 +91,14 @@ def test_silos_send_what_they_have_and_the_server_adds_the_noise_once() -> None:
     assert np.mean(np.square(seen)) == pytest.approx(variance, rel=0.15)
 
 
-def test_the_super_agent_decides_from_private_sums_only() -> None:
+def test_the_central_server_decides_from_private_sums_only() -> None:
     with pytest.raises(TacitError, match="jdp-linucb has no option --lazy"):
         simulate("jdp-linucb", lazy=False)
     with pytest.raises(TacitError, match="server is trusted to see every report"):
         codec(jdp_linucb(PROBLEM).sums.open(0, {}, {}, None), "masking")
 
 
-def test_the_super_agent_loses_no_more_than_silos_that_trust_nobody() -> None:
+def test_the_central_server_has_no_more_regret_than_local_privacy() -> None:
     """The same participants and noise but for its scale, five silos: the order is that of the
     noise.
     """

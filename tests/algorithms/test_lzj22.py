@@ -82,7 +82,7 @@ def test_pure_privacy_with_laplace_noise(name: str) -> None:
     assert "without exception" in result.guarantee_text
 
 
-def test_the_papers_setting_says_its_true_guarantee() -> None:
+def test_the_papers_constants_state_their_true_guarantee() -> None:
     for name in ("cdp-dpe", "ldp-dpe", "cdp-pe", "ldp-pe"):
         guarantee = small(name, runs=1, constants="paper").guarantee_text
         assert guarantee.startswith("(10, 0.7887)-DP")
@@ -101,7 +101,7 @@ def test_the_papers_setting_says_its_true_guarantee() -> None:
         ({"distributed": True, "constants": "paper"}, Secret.AVERAGE_REWARDS),
     ],
 )
-def test_a_guarantee_states_the_secret_that_a_report_holds(
+def test_the_guarantee_names_the_protected_data_of_a_report(
     options: dict[str, Any], secret: Secret
 ) -> None:
     found = status(LinearProblem.of(**options), TrustModel.CENTRAL)
@@ -121,7 +121,7 @@ def test_several_participations_are_in_distinct_rounds(trust: str) -> None:
 
 
 @pytest.mark.extended
-def test_the_tight_setting_stands_where_it_should() -> None:
+def test_tight_constants_order_regret_by_trust_model() -> None:
     """Central and secure aggregation are as good as none, and far below the paper; local is far
     below the paper, and clearly above central; regret falls with ε. One test, for they share runs.
     """
@@ -140,7 +140,7 @@ def test_the_tight_setting_stands_where_it_should() -> None:
 
 
 @pytest.mark.extended
-def test_growing_numbers_of_clients_beat_a_fixed_one_at_equal_communication() -> None:
+def test_growing_numbers_of_clients_beat_a_fixed_number_at_equal_communication() -> None:
     growing = full("dpe", "paper")
     fixed = simulate("dpe-fixed", constants="paper", runs=6, workers=1)
     assert fixed.mean("reals") == pytest.approx(growing.mean("reals"), rel=0.3)
@@ -148,7 +148,7 @@ def test_growing_numbers_of_clients_beat_a_fixed_one_at_equal_communication() ->
 
 
 @pytest.mark.slow
-def test_shuffle_lies_between_central_and_local() -> None:
+def test_shuffler_regret_is_between_central_and_local() -> None:
     """20 runs: central <= shuffle up to noise, within 1.3 of no privacy, shuffle clearly below
     local.
     """
@@ -180,7 +180,7 @@ def test_the_best_action_is_kept_in_200_runs() -> None:
         ("ldp-dpe", 10.0, 0.25, 7000),
     ],
 )
-def test_fitted_parameters_lose_little(
+def test_fitted_parameters_cost_little_regret(
     name: str, epsilon: float, delta: float, most: float
 ) -> None:
     result = simulate(lookup(name), epsilon=epsilon, delta=delta, runs=20)
@@ -194,7 +194,7 @@ def test_regret_falls_with_epsilon_in_the_shuffle_model() -> None:
     assert clearly_below(full("sdp-dpe", runs=20), full("sdp-dpe", epsilon=1.0, runs=20))
 
 
-def test_communication_adds_up() -> None:
+def test_communication_is_the_sum_of_its_phases() -> None:
     record = small("ldp-dpe", runs=1, reports="actions").runs[0]
     assert record["communication"] == 64 * record["reals"]
     assert record["bits_per_user"] == pytest.approx(record["communication"] / record["clients"])
@@ -208,7 +208,7 @@ def test_participants_of_separate_sums_send_one_number_each(name: str) -> None:
     assert record["reals"] == record["clients"] > 0
 
 
-def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
+def test_a_covering_approximates_a_continuous_action_set() -> None:
     points = covering(2, 0.15)
     population = Population(points, np.array([0.3, 0.4]), 0.1, 0.1, 1.0)
     problem = LinearProblem.of(dimension=2, horizon=50_000, **GUARANTEE)
@@ -240,12 +240,12 @@ def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
         ({"failure_probability": 2.0}, "failure_probability"),
     ],
 )
-def test_what_is_rejected_says_why(options: dict[str, Any], message: str) -> None:
+def test_rejections_state_their_reason(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         small("cdp-dpe", **{"runs": 1, **options})
 
 
-def test_names_and_settings_that_do_not_exist() -> None:
+def test_unknown_algorithms_and_options_are_rejected() -> None:
     with pytest.raises(TacitError, match="did you mean sdp-dpe"):
         simulate("xdp-dpe")  # type: ignore[call-overload]
     with pytest.raises(TacitError, match="not in the paper"):
@@ -254,7 +254,7 @@ def test_names_and_settings_that_do_not_exist() -> None:
         small("sdp-dpe", runs=1, delta=0.0)
 
 
-def test_the_papers_population_is_large_enough_for_its_horizon() -> None:
+def test_the_papers_population_covers_its_horizon() -> None:
     def build(**changes: Any) -> None:
         lookup("cdp-dpe").build(LinearProblem.of(table=np.eye(2), population=100_000, **changes))
 
@@ -264,7 +264,7 @@ def test_the_papers_population_is_large_enough_for_its_horizon() -> None:
         build(horizon=10**9)
 
 
-def test_matching_sends_no_more_than_growing_numbers_do() -> None:
+def test_matched_sampling_sends_no_more_than_growing_numbers() -> None:
     problem = LinearProblem.of(dimension=5, actions=60, horizon=20_000, constants="paper")
     found = with_pilot_totals(lookup("dpe-fixed"), problem, RunConfig(runs=2, workers=1))
     assert found.values()["fixed_clients"] is not None

@@ -70,12 +70,12 @@ def compare(epsilon: float, horizon: int, runs: int) -> float:
 
 
 @pytest.mark.extended
-def test_the_published_setting_agrees_with_the_pseudo_code() -> None:
+def test_published_settings_agree_with_the_pseudo_code() -> None:
     """20 instances at T = 6,000: at most 4 standard errors at every checkpoint; seeded."""
     assert compare(1.0, 6000, 20) < 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
-def test_the_published_setting_agrees_with_the_pseudo_code_further_on(epsilon: float) -> None:
+def test_published_settings_agree_with_the_pseudo_code_in_further_cases(epsilon: float) -> None:
     assert compare(epsilon, 40_000, 60) < 4

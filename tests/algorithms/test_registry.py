@@ -49,7 +49,7 @@ def ready(name: str, seed: int = 5) -> tuple[Experiment, Start]:
     return lookup(name).build(small(name).for_environment(start.world, seed)), start
 
 
-def test_names_are_as_agreed() -> None:
+def test_the_list_of_algorithm_names_is_fixed() -> None:
     ours = {name: e for name, e in algorithms().items() if e.build.__module__.startswith("tacit")}
     found = {name: entry.family for name, entry in ours.items()}
     assert found == {name: family for family, names in AGREED.items() for name in names.split()}
@@ -69,7 +69,7 @@ def test_every_algorithm_runs_to_its_horizon_and_keeps_its_options(name: str) ->
 
 
 @EACH
-def test_a_restored_experiment_goes_on_as_the_original_does(name: str) -> None:
+def test_a_restored_experiment_continues_identically(name: str) -> None:
     """Written down half way, inside a barrier where there is one; then the same chances for
     both.
     """
@@ -98,7 +98,7 @@ def test_a_restored_experiment_goes_on_as_the_original_does(name: str) -> None:
 
 
 @EACH
-def test_options_of_others_are_rejected_by_name(name: str) -> None:
+def test_options_of_other_algorithms_are_rejected_by_name(name: str) -> None:
     entry = lookup(name)
     others = {option for other in algorithms().values() for option in other.options}
     for strange in (others | {"colour"}) - set(entry.options):
@@ -113,7 +113,7 @@ def test_results_record_every_option_of_their_algorithm(family: str) -> None:
     assert set(recorded.configuration) == {*entry.options, "first_seed"}
 
 
-def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
+def test_a_shared_option_reaches_every_algorithm_that_has_it() -> None:
     asked: dict[str, Any] = {
         "epsilon": 2.0,
         "trust": "central",
@@ -128,7 +128,7 @@ def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
         compare(["ucb1", "klucb"], epsilon=1.0)
 
 
-def test_a_name_is_given_once() -> None:
+def test_duplicate_algorithm_names_are_rejected() -> None:
     about: dict[str, Any] = {
         "paper": "",
         "trust": "central",
@@ -144,7 +144,9 @@ def test_a_name_is_given_once() -> None:
     assert "painted" not in algorithms()
 
 
-def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_algorithm_is_simulated_like_the_builtin_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     algorithms()  # ours are in
     monkeypatch.setattr("tacit.algorithms.registry._KNOWN", dict(_KNOWN))
     about: dict[str, Any] = {
@@ -172,19 +174,19 @@ def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.Monkey
         ("cdpdpe", "cdp-dpe"),
     ],
 )
-def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(wrong: str, meant: str) -> None:
+def test_a_misspelt_name_suggests_the_closest_one(wrong: str, meant: str) -> None:
     with pytest.raises(TacitError, match=f"did you mean {meant}"):
         lookup(wrong)
 
 
-def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
+def test_a_name_without_a_close_match_lists_all_names() -> None:
     with pytest.raises(
         TacitError, match=r"must be one of adap-klucb, .* vb-sdp-ae \(see: tacit algor"
     ):
         lookup("qqqq")
 
 
-def test_fields_go_to_their_group_by_name() -> None:
+def test_options_reach_their_configuration_group_by_name() -> None:
     problem = ArmsProblem.of(arms=3, epsilon=0.5, rewards="beta", binary=True)
     assert (problem.privacy.epsilon, problem.environment.rewards) == (0.5, "beta")
     assert problem.changed(epsilon=2.0, horizon=50).privacy.epsilon == 2.0
@@ -198,7 +200,7 @@ def test_fields_go_to_their_group_by_name() -> None:
             call(epsilonn=1.0)
 
 
-def test_a_problem_from_outside_adds_options_of_its_own() -> None:
+def test_an_external_problem_adds_its_own_options() -> None:
     @dataclass(frozen=True)
     class Coloured(ArmsProblem):
         colour: str = option("red", "Colour of the options.")

@@ -62,7 +62,7 @@ def test_rigorous_klucb_has_a_quarter_of_the_papers_regret_on_hard_instances(
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
-def test_the_variance_index_does_better_still(epsilon: float) -> None:
+def test_the_variance_index_reduces_regret_further(epsilon: float) -> None:
     """Over 300 instances: 20 of them put the mean of either 15% off."""
     ours = regret("private-klucb", "easy", 10**6, epsilon, index="variance", runs=300)
     assert ours <= regret("dist-dp-se", "easy", 10**6, epsilon, "paper", runs=300) / 6.5
@@ -85,7 +85,7 @@ def test_privacy_costs_at_most_half_at_epsilon_one(instance: str, horizon: int) 
 
 
 @pytest.mark.parametrize("name", ["sdp-ae", "vb-sdp-ae"])
-def test_least_noise_shares_the_regret_of_arm_elimination(name: str) -> None:
+def test_minimum_noise_shares_the_regret_of_arm_elimination(name: str) -> None:
     assert regret(name, "easy", 10**6, 0.5) <= regret(name, "easy", 10**6, 0.5, "paper") / 2
 
 

@@ -52,14 +52,14 @@ def guarantee_of(name: str, problem: SilosProblem) -> ApproximateDP:
     return guarantee
 
 
-def test_silos_are_lazy_unless_told() -> None:
+def test_silos_are_lazy_by_default() -> None:
     assert SilosProblem().lazy
     size: dict[str, Any] = {"silos": 3, "dimension": 2, "actions": 3, "sync": 5, "horizon": 20}
     result = simulate("secagg-fedlinucb", **size, epsilon=5.0, runs=1)
     assert result.summary()["configuration"]["lazy"] is True
 
 
-def test_printed_bits_guarantee_what_is_left_when_a_silo_takes_its_own_off() -> None:
+def test_printed_bits_state_the_guarantee_without_a_silos_own_share() -> None:
     problem = SMALL.changed(silos=3, constants="paper")
     private = sdp_fedlinucb_vec(problem)
     assert private.guarantee is not None
@@ -85,7 +85,7 @@ def test_a_lazy_run_guarantees_the_target_to_a_participant(name: str) -> None:
         ("ldp-fedlinucb", 2, 32.57),
     ],
 )
-def test_a_run_that_is_not_lazy_headlines_the_participants_number(
+def test_eager_runs_print_the_participant_level_guarantee(
     name: str, visits: int, epsilon: float
 ) -> None:
     """One visit moves 25 records of a silo, two visits 25 records in each of two; noise is made for
@@ -107,7 +107,7 @@ def test_a_run_that_is_not_lazy_headlines_the_participants_number(
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_a_guarantee_states_how_it_was_derived_and_what_else_a_visit_moves(lazy: bool) -> None:
+def test_guarantees_state_their_derivation_and_the_cost_of_visits(lazy: bool) -> None:
     experiment = lookup("secagg-fedlinucb").build(SMALL.changed(lazy=lazy))
     assert experiment.guarantee is not None
     found = experiment.guarantee.assumptions
@@ -120,7 +120,7 @@ def test_a_guarantee_states_how_it_was_derived_and_what_else_a_visit_moves(lazy:
 
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
 @pytest.mark.parametrize("times", extended_after(2, [2, 25, 500]))
-def test_participations_anywhere_get_the_target_together(name: str, times: int) -> None:
+def test_participations_at_any_silo_meet_the_target_together(name: str, times: int) -> None:
     """The Gaussian mechanism for so many records in one batch, a second time."""
     problem = SMALL.changed(participations=times)
     experiment = lookup(name).build(problem)
@@ -137,13 +137,13 @@ def test_participations_anywhere_get_the_target_together(name: str, times: int) 
     assert f"up to {times} times, to any silos in any batches" in said
 
 
-def test_participations_and_visits_are_not_said_together() -> None:
+def test_participations_and_visits_exclude_each_other() -> None:
     with pytest.raises(TacitError, match="give one or the other"):
         SMALL.changed(participations=2, visits=3)
 
 
 @pytest.mark.parametrize("name", [name for name in PRIVATE if "lazy" in lookup(name).options])
-def test_no_guarantee_grows_when_silos_act_on_raw_data(name: str) -> None:
+def test_no_guarantee_exceeds_that_of_silos_acting_on_raw_data(name: str) -> None:
     tiny = {"epsilon": 2e-5, "delta": 1e-4} if name == "sdp-fedlinucb" else {"delta": 0.1}
     problem = SilosProblem.of(**options_of(name, silos=20, horizon=2000, sync=2, **tiny))
     lazy = guarantee_of(name, problem)
@@ -152,7 +152,7 @@ def test_no_guarantee_grows_when_silos_act_on_raw_data(name: str) -> None:
     assert eager.delta >= lazy.delta * (1 - 1e-9)
 
 
-def test_noise_that_guarantees_a_participant_nothing_is_rejected() -> None:
+def test_noise_without_a_participant_guarantee_is_rejected() -> None:
     with pytest.raises(TacitError, match="let silos be lazy, or use secagg-fedlinucb"):
         sdp_fedlinucb_vec(SMALL.changed(lazy=False))
 
@@ -181,7 +181,7 @@ def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, fl
     return one, delta0, problem.horizon * one, all_
 
 
-def test_amplification_guarantees_nothing_where_a_node_fails_more_often_than_its_part() -> None:
+def test_amplification_needs_nodes_that_fail_rarely_enough() -> None:
     """A single record each, and noise so small that the lemma's own δ is beyond its part."""
     problem = SilosProblem.of(silos=10**6 + 1, horizon=1, sync=1, delta=0.01)
     assert nodes(problem) == 1
@@ -197,13 +197,13 @@ def test_amplification_guarantees_nothing_where_a_node_fails_more_often_than_its
     assert beyond
 
 
-def test_a_group_of_records_costs_more_than_their_number_times_one() -> None:
+def test_group_privacy_costs_more_than_the_group_size() -> None:
     problem = SilosProblem.of(silos=100, horizon=10_000, epsilon=3e-5, delta=1e-6)
     _, _, multiplied, true = groups(problem, sdp_fedlinucb(problem).sums.sigma)
     assert (multiplied, true) == pytest.approx((0.2995, 0.4366), abs=5e-4)
 
 
-def test_amplification_is_of_people_who_come_once_and_counts_all_that_they_move() -> None:
+def test_amplification_covers_one_participation_and_all_that_it_moves() -> None:
     """The printed noise, where amplification says most: silos that act on raw data move `sync`
     records of a silo at once; for who returns nothing is worked out.
     """
@@ -221,7 +221,7 @@ def test_amplification_is_of_people_who_come_once_and_counts_all_that_they_move(
 
 
 @pytest.mark.parametrize(("epsilon", "ratio"), [(1e-5, 2.09), (5e-6, 1.36)])
-def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: float) -> None:
+def test_amplification_uses_the_exact_group_guarantee(epsilon: float, ratio: float) -> None:
     """The printed noise of Theorem 5.3 at M = 10⁷, δ = 10⁻¹²: multiplying ε₀ guarantees a node less
     than half of what is proven.
     """
@@ -251,7 +251,7 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
         assert private.guarantee.epsilon < proven
 
 
-def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
+def test_amplification_assumes_all_silos_but_the_curious_one_honest() -> None:
     """Where shuffling proves more than a silo's own noise, others' noise is what it rests on."""
     problem = SilosProblem.of(
         silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, constants="paper"

@@ -138,7 +138,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", extended_after(1, ["dist-dp-se", "shuffle-dp-se"]))
-def test_a_whole_run_leaks_no_more_than_it_guarantees_and_with_half_the_noise_it_does(
+def test_a_whole_run_meets_its_guarantee_and_half_the_noise_does_not(
     case: str,
 ) -> None:
     name, changes = CASES[case]
@@ -153,9 +153,7 @@ def test_a_whole_run_leaks_no_more_than_it_guarantees_and_with_half_the_noise_it
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("statistic", ["affected", "afterwards"])
-def test_whole_runs_of_many_algorithms_leak_no_more_than_they_guarantee(
-    case: str, statistic: str
-) -> None:
+def test_whole_runs_of_many_algorithms_meet_their_guarantees(case: str, statistic: str) -> None:
     name, changes = CASES[case]
     refuted, _ = attack(name, 1.0, 1.0, 4000, statistic, **changes)
     assert not refuted
@@ -166,14 +164,14 @@ def test_whole_runs_of_many_algorithms_leak_no_more_than_they_guarantee(
         assert refuted, epsilon
 
 
-def test_a_transcript_without_noise_gives_the_user_away() -> None:
+def test_a_transcript_without_noise_identifies_the_participant() -> None:
     problem = problem_for("ucb1", arms=2, horizon=HORIZON, binary=True)
     rng = np.random.default_rng(0)
     values = [play(built("ucb1", problem), table, rng).released[0] for table in (ZERO, ONE)]
     assert values == [0, 1]
 
 
-def test_every_user_is_in_one_batch() -> None:
+def test_every_participant_is_in_one_batch() -> None:
     for name in ("dist-dp-se", "private-klucb", "vb-sdp-ae", "dp-se"):
         seen = play(
             built(name, problem_for(name, arms=2, horizon=HORIZON, epsilon=0.9, binary=True)),

@@ -79,7 +79,7 @@ def test_tight_noise_meets_the_target_exactly_and_half_of_it_does_not(
     assert halved.loss().epsilon(delta) > 1.8 * epsilon
 
 
-def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_private() -> None:
+def test_the_guarantee_of_secure_aggregation_matches_the_gaussian_mechanism() -> None:
     """Independently of the protocol's own arithmetic: σ, the factorization's column norm, √4.5."""
     protocol = secagg_fedlinucb(ISSUE.changed(lazy=False)).sums
     coefficients = [math.comb(2 * m, m) / 4**m for m in range(80)]
@@ -91,7 +91,7 @@ def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_privat
     )
 
 
-def test_the_guarantee_of_lazy_silos_is_confirmed_by_the_gaussian_mechanism() -> None:
+def test_the_guarantee_of_lazy_silos_matches_the_gaussian_mechanism() -> None:
     """Independently: σ, the largest column norm of the released rows, √2 (1 + 0.8²/2)."""
     protocol = secagg_fedlinucb(ISSUE).sums
     column = float(np.linalg.norm(protocol.shape.right, axis=0).max())
@@ -101,7 +101,7 @@ def test_the_guarantee_of_lazy_silos_is_confirmed_by_the_gaussian_mechanism() ->
     assert GaussianLoss(protocol.sigma / 2, moved).delta(0.2) > 0.2
 
 
-def test_no_participant_moves_what_lazy_silos_open_by_more_than_was_accounted_for() -> None:
+def test_no_participant_moves_releases_beyond_the_accounted_sensitivity() -> None:
     """Everything that a silo sends in all steps but its noise, on the device path, for the pair of
     users that moves most and for random ones, in every batch; rounding included.
     """
@@ -128,7 +128,7 @@ def test_no_participant_moves_what_lazy_silos_open_by_more_than_was_accounted_fo
     assert GaussianLoss(float(sums.total.std) / 2, most).delta(1.0) > 1e-4
 
 
-def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
+def test_skellam_shares_need_little_more_noise_at_equal_regret() -> None:
     gaussian, skellam = (
         secagg_fedlinucb(ISSUE.changed(noise=noise)).sums
         for noise in ("discrete-gaussian", "skellam")
@@ -143,7 +143,7 @@ def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
     assert one == pytest.approx(other, rel=0.2)
 
 
-def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
+def test_printed_noise_matches_the_paper_and_states_its_true_guarantee() -> None:
     problem = SilosProblem.of(epsilon=1.0, delta=1e-5, constants="paper")
     private = ldp_fedlinucb(problem)
     assert private.sums.sigma**2 == pytest.approx(8 * 9 * (math.log(2e5) + 1.0))
@@ -164,7 +164,7 @@ def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> No
     assert silo.variances[-1] / released.variances[-1] == pytest.approx(99, rel=0.01)
 
 
-def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
+def test_noise_levels_are_ordered_as_in_figure_2a() -> None:
     for epsilon in (1e-3, 1e-4):
         problem = SilosProblem.of(epsilon=epsilon, delta=1e-4, constants="paper")
         assert (
@@ -185,7 +185,7 @@ def test_amplification_is_rejected_outside_its_range_for_secure_aggregation() ->
         sdp_fedlinucb_vec(ISSUE.changed(epsilon=1e4, constants="paper"))
 
 
-def test_regularizers() -> None:
+def test_regularizers_match_the_paper() -> None:
     assert zc24.regularizer(fedlinucb(ISSUE), ISSUE) == 1.0
     paper = ISSUE.changed(constants="paper")
     private = ldp_fedlinucb(paper)
@@ -198,7 +198,7 @@ def test_regularizers() -> None:
 
 
 @pytest.mark.extended
-def test_regret_stands_in_the_order_of_figure_2b() -> None:
+def test_regret_is_ordered_as_in_figure_2b() -> None:
     """Differences are many standard errors wide: a false alarm has no measurable chance."""
     settings = {"silos": 20, "horizon": 750, "runs": 1, "workers": 1}
     found = {
@@ -233,7 +233,7 @@ def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2])
-def test_regret_stands_in_the_order_of_figure_2a(seed: int) -> None:
+def test_regret_is_ordered_as_in_figure_2a(seed: int) -> None:
     """The same users and the same noise but for its scale, so that one pair of runs tells.
 
     At these budgets everything is nearly noise: instances and draws differ by 7% from seed to seed,
@@ -264,7 +264,9 @@ def test_regret_stands_in_the_order_of_figure_2a(seed: int) -> None:
         ("rigorous", 1.0, 1e-5, 0.7),
     ],
 )
-def test_lazy_silos_lose_little(mode: str, epsilon: float, delta: float, most: float) -> None:
+def test_lazy_silos_cost_little_regret(
+    mode: str, epsilon: float, delta: float, most: float
+) -> None:
     size = {"silos": 20, "horizon": 2000, "runs": 6}
     result = run("secagg-fedlinucb", epsilon=epsilon, delta=delta, mode=mode, **size)
     assert result.mean("group_regret_per_round") <= most
@@ -289,7 +291,7 @@ def test_at_epsilon_one_regret_is_within_three_times_that_without_privacy() -> N
     assert private <= 3 * free
 
 
-def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> None:
+def test_a_summary_matches_the_command_line_and_a_seed_reproduces_it() -> None:
     one, other = (
         run(
             "secagg-fedlinucb",
@@ -313,7 +315,7 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
 
 
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
-def test_compose_participations_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
+def test_several_participations_meet_the_target_with_more_noise(name: str) -> None:
     once, often = (
         FEDERATED[name](ISSUE),
         FEDERATED[name](ISSUE.changed(visits=3, visits_per_batch=2)),
@@ -334,7 +336,7 @@ def test_compose_participations_get_the_target_too_at_the_price_of_more_noise(na
         sdp_fedlinucb(ISSUE.changed(epsilon=1e-5, delta=1e-4, visits=2))
 
 
-def test_bad_input_is_rejected_before_anything_runs() -> None:
+def test_invalid_input_is_rejected_before_anything_runs() -> None:
     with pytest.raises(TacitError, match="did you mean fedlinucb"):
         run("fedlinucbb")
     with pytest.raises(TacitError, match="synchronise every 25 rounds"):
@@ -470,7 +472,7 @@ def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, An
     return stored | {"mechanism": mechanism, "guarantee_id": guarantee.digest}
 
 
-def test_shuffled_silos_state_what_their_own_noise_earns() -> None:
+def test_shuffled_silos_state_the_guarantee_of_their_own_noise() -> None:
     problem = SMALL.changed(silos=64, horizon=2000, sync=25, delta=1e-4, constants="paper")
     experiment = built("sdp-fedlinucb", problem)
     found, stored = experiment.guarantee, through_json(experiment)
@@ -490,7 +492,7 @@ def experiment_steps(stored: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("lazy", BOTH)
-def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
+def test_an_amplified_guarantee_is_recomputed_on_loading(lazy: bool) -> None:
     problem = SilosProblem.of(
         silos=10**7, horizon=10_000, epsilon=1e-6, delta=1e-12, constants="paper"
     )
@@ -522,7 +524,7 @@ def test_an_amplified_guarantee_is_derived_anew(lazy: bool) -> None:
 # What silos send: prefix sums (Algorithm 4), and the printed bits of every data point (App. F.2)
 
 
-def test_prefix_sums_have_the_noise_and_the_guarantee_of_the_nodes() -> None:
+def test_prefix_sums_have_the_noise_and_guarantee_of_their_nodes() -> None:
     """P_alt: post-processing of the same noisy nodes by the silo itself."""
     asked: dict[str, Any] = {"epsilon": 0.5, "delta": 0.1, "constants": "paper", "silos": 5}
     nodes, sums = (
@@ -540,7 +542,7 @@ def test_prefix_sums_have_the_noise_and_the_guarantee_of_the_nodes() -> None:
     assert tight.guarantee.epsilon <= 0.5
 
 
-def test_a_silo_that_sends_prefix_sums_adds_up_its_own_noisy_nodes() -> None:
+def test_silo_prefix_sums_are_sums_of_its_noisy_nodes() -> None:
     problem = SilosProblem.of(
         epsilon=5.0, delta=0.1, constants="paper", silos=2, dimension=2, sync=5, horizon=40,
         sent="prefix-sums",
@@ -557,7 +559,7 @@ def test_a_silo_that_sends_prefix_sums_adds_up_its_own_noisy_nodes() -> None:
         assert np.abs(found.total - 2 * data[: step + 1].sum(axis=0)).max() < 6 * spread
 
 
-def test_printed_bits_are_those_of_every_data_point() -> None:
+def test_printed_bits_count_every_data_point() -> None:
     """b bits of bias ¼ and 2g levels for each of the points of a node, in every number."""
     problem = SilosProblem.of(
         epsilon=2.0, delta=0.5, constants="paper", bits="printed",
@@ -578,7 +580,7 @@ def test_printed_bits_are_those_of_every_data_point() -> None:
     assert outcome.released == 4
 
 
-def test_the_printed_bits_drown_everything_as_corrections_say() -> None:
+def test_the_printed_bits_exceed_the_signal_as_corrections_state() -> None:
     """7.8·10⁷ in a node where silo-level privacy has 5.8·10⁵ (CORRECTIONS 25)."""
     asked: dict[str, Any] = {"epsilon": 0.2, "delta": 0.1, "constants": "paper"}
     printed = zc24_noise.sdp_fedlinucb_vec(SilosProblem.of(bits="printed", **asked)).sums
