@@ -70,7 +70,7 @@ def signed_by_all(session: TwoServerSession, description: TwoServerRound) -> byt
 # What is announced
 
 
-def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
+def test_in_the_helpers_slot_its_own_key_decrypts_nothing() -> None:
     """The helper that the coordinator names has not signed, or is not the pinned one."""
     session = opened_session(no_noise)
     own = Ed25519PrivateKey.generate()
@@ -112,7 +112,7 @@ def test_a_weaker_round_is_rejected_by_devices_and_not_signed_by_the_helper(
 @pytest.mark.parametrize(
     "changes", [{"window": 60}, {"levels": 1}, {"levels": 4}, {"option": 9}, {"closes": 1}]
 )
-def test_another_binding_is_rejected_by_devices_and_not_signed_by_the_helper(
+def test_another_terms_digest_is_rejected_by_devices_and_the_helper(
     changes: dict[str, int],
 ) -> None:
     session = opened_session(no_noise)
@@ -123,7 +123,7 @@ def test_another_binding_is_rejected_by_devices_and_not_signed_by_the_helper(
         session.party(1).endorse(other.encode())
 
 
-def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
+def test_one_participant_cannot_get_another_question_than_the_others() -> None:
     """The digest of the terms is in every description, seal and token: no round has two
     meanings. The helper does not sign the round under the other terms, and if it had, a
     half made under them would be nothing to the round of the first.
@@ -146,7 +146,7 @@ def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
     assert session.server(1).close(late).keys() == {session.round.collector}
 
 
-def test_one_signature_on_two_descriptions_of_a_round_is_never_given() -> None:
+def test_two_descriptions_of_a_round_are_never_both_signed() -> None:
     session = opened_session(no_noise)
     for changes in ({"slots": 5}, {"grace": 7}, {"modulus": 1009}, {"minimum": 2}):
         with pytest.raises(Rejected, match="one description per round"):
@@ -240,7 +240,7 @@ def from_clones(victim: Victim) -> None:
 @pytest.mark.parametrize(
     "attack", [honestly, alone, with_and_without, from_old_snapshots, from_clones]
 )
-def test_everything_it_sees_is_as_private_as_guaranteed(attack: Callable[[Victim], None]) -> None:
+def test_the_view_of_a_coordinator_meets_the_guarantee(attack: Callable[[Victim], None]) -> None:
     """The joint distribution of all that the helper ever answers, for every answer of the victim:
     the coordinator knows its own half, its own noise and all other reports.
     """
@@ -259,7 +259,7 @@ def test_everything_it_sees_is_as_private_as_guaranteed(attack: Callable[[Victim
     )  # it sees the noisy answer, and only that
 
 
-def test_the_recomputed_guarantee_would_notice_missing_noise() -> None:
+def test_the_recomputed_guarantee_detects_missing_noise() -> None:
     """The same attack on a helper that draws less than it says."""
 
     def observe(answer: int, draw: Draw) -> Hashable:
@@ -270,7 +270,7 @@ def test_the_recomputed_guarantee_would_notice_missing_noise() -> None:
     assert worst_loss(joint_distribution(observe)) > float(EPSILON) * 1.3
 
 
-def test_an_answer_out_of_the_terms_range_is_not_sent() -> None:
+def test_an_answer_outside_the_range_of_the_terms_is_not_sent() -> None:
     session = opened_session(no_noise)
     for value in (LEVELS + 1, -1):
         with pytest.raises(TacitError, match="numbers from 0 to 3"):

@@ -71,7 +71,7 @@ def offered(terms: Rehearsal, announced: MaskingRound) -> MaskingClient:
     return MaskingClient(terms.pinned, signed, source=untouched)
 
 
-def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
+def test_the_unchanged_round_is_joined() -> None:
     terms, announced = thousand()
     with pytest.raises(AssertionError, match="random bytes were drawn"):
         offered(terms, announced)
@@ -118,7 +118,7 @@ def test_another_experiment_question_or_window_is_rejected(
         offered(terms, replace(announced, binding=binding))
 
 
-def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key() -> None:
+def test_a_party_signs_no_weaker_round_and_none_with_foreign_keys() -> None:
     terms, announced = thousand()
     signature = endorse_offer(terms.pinned, announced, terms.keys[0])
     assert announced.encode() + signature == terms.announced(announced.encode())
@@ -128,7 +128,7 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
         endorse_offer(terms.pinned, announced, Ed25519PrivateKey.generate())
 
 
-def test_a_server_signs_no_round_of_too_few_bits() -> None:
+def test_a_server_signs_no_round_with_too_few_security_bits() -> None:
     terms, announced = thousand()
     store = MemoryRecords()
     announced = replace(announced, server=prepare_server(store, announced.identity))
@@ -140,13 +140,13 @@ def test_a_server_signs_no_round_of_too_few_bits() -> None:
 
 
 @pytest.mark.parametrize("change", [{"levels": 0}, {"option": -1}, {"closes": 1 << 64}])
-def test_numbers_that_no_description_holds_are_rejected(change: dict[str, Any]) -> None:
+def test_out_of_range_numbers_of_a_description_are_rejected(change: dict[str, Any]) -> None:
     _, announced = thousand()
     with pytest.raises(TacitError, match=r"(levels|option|deadline) is"):
         replace(announced.binding, **change)
 
 
-def test_a_round_of_another_format_is_rejected_with_what_to_do() -> None:
+def test_a_round_of_another_format_is_rejected_with_a_remedy() -> None:
     _, announced = thousand()
     description = bytearray(announced.encode())
     assert description[HEADER_SIZE] == FORMAT
@@ -155,7 +155,7 @@ def test_a_round_of_another_format_is_rejected_with_what_to_do() -> None:
         MaskingRound.decode(bytes(description))
 
 
-def test_a_threshold_for_the_weaker_claim_is_rejected_under_the_stronger() -> None:
+def test_a_threshold_of_the_weaker_claim_is_rejected_under_the_stronger() -> None:
     terms, announced = thousand("two-fates")
     with pytest.raises(Rejected, match=r"0.0 bits \(two-fates"):
         offered(terms, announced)
@@ -164,7 +164,7 @@ def test_a_threshold_for_the_weaker_claim_is_rejected_under_the_stronger() -> No
         offered(terms, strong)
 
 
-def test_a_low_minimum_does_not_pass_with_a_threshold_made_for_a_high_one() -> None:
+def test_a_low_minimum_is_rejected_with_a_threshold_for_a_high_one() -> None:
     terms, announced = thousand(minimum=400)
     lazy = replace(announced, neighbourhood=neighbourhood(1000, 900))
     with pytest.raises(Rejected, match="at least 40 bits"):
@@ -185,7 +185,7 @@ def test_a_round_that_the_pinned_party_did_not_sign_is_rejected() -> None:
             MaskingClient(terms.pinned, message, source=untouched)
 
 
-def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None:
+def test_a_coordinator_posing_as_analyzer_decrypts_nothing() -> None:
     """Keys of its own in the place of another party's: the other party did not sign them."""
     session = ShufflerSession(4, 3)
     own = replace(session.round, analyzer=ServerKeys.new().public()).encode()
@@ -208,7 +208,7 @@ def test_a_party_signs_one_description_per_round() -> None:
             party(replace(mixing.round, size=2), mixing.store)
 
 
-def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> None:
+def test_a_party_signs_no_second_description_after_the_round() -> None:
     """Participants would report to a round that nobody opens, and be told that it was released."""
     session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 2)
     for message in (b"a", b"b"):
@@ -266,14 +266,14 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
     assert session.server.view() == SumView((10,), 5)
 
 
-def test_a_server_without_its_record_says_nothing() -> None:
+def test_a_server_without_its_record_reveals_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     carried_to(MaskingStage.MASKING, session)
     with pytest.raises(Rejected, match="is unknown"):
         MaskingServer.restore(session.server.save(), MemoryRecords())
 
 
-def test_a_shuffler_made_anew_for_a_round_hands_on_the_first_batch_only() -> None:
+def test_a_recreated_shuffler_forwards_the_first_batch_only() -> None:
     """Two batches of one round would tell by their difference who came in between."""
     session = ShufflerSession(4, 2)
     early = session.shuffler.save()

@@ -63,14 +63,14 @@ LISTS: dict[str, Callable[[list[bytes]], list[list[bytes]]]] = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_everything_the_collector_is_sent_is_as_private_as_guaranteed(name: str) -> None:
+def test_the_collectors_view_meets_the_guarantee(name: str) -> None:
     """Also if the helper is handed the coordinator's partial sum."""
     distribution = joint_distribution(lambda answer, draw: observed(answer, draw, LISTS[name]))
     assert len(distribution) == MODULUS
     assert float(EPSILON) * 0.99 < worst_loss(distribution) <= float(EPSILON) + 1e-9
 
 
-def test_its_half_alone_says_nothing() -> None:
+def test_one_report_share_alone_is_uniform() -> None:
     """For every answer the same half may be at the helper, once in so many draws."""
     session = opened_session(lambda _: 0)
     found = set()
@@ -92,7 +92,7 @@ def two_reports() -> TwoServerSession:
     return session
 
 
-def test_it_cannot_take_an_answer_back_or_give_two() -> None:
+def test_the_helper_cannot_retract_or_change_its_answer() -> None:
     session = two_reports()
     assert session.finish() == SumView((3,), 2)
     other = two_reports()
@@ -103,7 +103,7 @@ def test_it_cannot_take_an_answer_back_or_give_two() -> None:
     assert session.collector().view() == SumView((3,), 2)
 
 
-def test_its_rejection_alone_refunds_nothing() -> None:
+def test_one_servers_abort_refunds_nothing() -> None:
     """A participant who was counted stays charged, whatever one server says."""
     session = two_reports()
     late = session.round.binding.closes
@@ -122,7 +122,7 @@ def test_its_rejection_alone_refunds_nothing() -> None:
         session.collector().view()
 
 
-def test_tokens_that_it_makes_fill_no_place_but_those_of_the_round() -> None:
+def test_forged_tokens_fill_only_slots_of_their_round() -> None:
     """It can make tokens, as the coordinator can; one half per place stays the rule."""
     session = opened_session(lambda _: 0)
     assert secrets(session, 1).keys.public() == session.round.servers[1]

@@ -10,7 +10,7 @@ import pytest
 from tacit.aggregation import Rejected, RoundOutcome, SumView, TwoServerSession
 
 
-def test_lone_shares_never_crowd_out_honest_reports() -> None:
+def test_lone_report_shares_displace_no_honest_report() -> None:
     """Sixty lone shares at the helper, before anybody else: each has its own place or none."""
     session = TwoServerSession(70, 10, 1009)
     for place in range(60):
@@ -21,7 +21,7 @@ def test_lone_shares_never_crowd_out_honest_reports() -> None:
     assert session.finish() == SumView((20,), 10)
 
 
-def test_no_place_however_high_has_the_name_of_the_other_servers_list() -> None:
+def test_the_list_key_collides_with_no_slot() -> None:
     """A half under that name would keep the list out, or be read as one."""
     place = int.from_bytes(b"list", "big")
     session = TwoServerSession(place + 1, 1, 1 << 40)
@@ -31,7 +31,7 @@ def test_no_place_however_high_has_the_name_of_the_other_servers_list() -> None:
     assert session.finish() == SumView((4,), 2)
 
 
-def test_without_a_token_nothing_is_taken() -> None:
+def test_requests_without_a_token_are_rejected() -> None:
     session = TwoServerSession(5, 1, 1009)
     half = session.split(0, [1])[1]
     for _ in range(50):
@@ -40,7 +40,7 @@ def test_without_a_token_nothing_is_taken() -> None:
     assert session.tables[1] == {}
 
 
-def test_nonsense_in_ones_own_place_spoils_nobody_elses_report() -> None:
+def test_an_invalid_report_affects_no_other_slot() -> None:
     """Also at exactly the minimum, and also where it fills the round."""
     session = TwoServerSession(4, 2, 1009)
     for place, value in enumerate((5, 6)):
@@ -52,7 +52,7 @@ def test_nonsense_in_ones_own_place_spoils_nobody_elses_report() -> None:
     assert session.finish() == SumView((11,), 2)
 
 
-def test_a_token_is_worth_one_place_at_each_server() -> None:
+def test_a_token_is_valid_for_one_slot_at_each_server() -> None:
     session = TwoServerSession(4, 1, 1009)
     for _ in range(5):
         for role, half in enumerate(session.split(0, [9])):
@@ -63,7 +63,7 @@ def test_a_token_is_worth_one_place_at_each_server() -> None:
     assert session.finish().reports == 1
 
 
-def test_shares_of_two_reports_in_one_place_count_as_none() -> None:
+def test_shares_of_two_reports_in_one_slot_do_not_count() -> None:
     session = TwoServerSession(4, 1, 1009)
     one, other = session.split(0, [500]), session.split(0, [7])
     session.server(0).take(one[0], session.now)
@@ -73,7 +73,7 @@ def test_shares_of_two_reports_in_one_place_count_as_none() -> None:
     assert session.finish() == SumView((3,), 1)
 
 
-def test_too_few_honest_reports_are_a_rejection_signed_by_both() -> None:
+def test_too_few_honest_reports_give_an_abort_signed_by_both() -> None:
     session = TwoServerSession(4, 2, 1009)
     for role, half in enumerate(session.split(0, [3])):
         session.server(role).take(half, session.now)
@@ -83,7 +83,7 @@ def test_too_few_honest_reports_are_a_rejection_signed_by_both() -> None:
         assert session.server(role).outcome()[21] == RoundOutcome.ABORTED
 
 
-def test_out_of_range_numbers_are_not_prevented_and_shift_the_sum() -> None:
+def test_out_of_range_numbers_without_proofs_shift_the_sum() -> None:
     """A device of one's own making can report anything modulo m: documented."""
     session = TwoServerSession(4, 1, 1009)
     for place, value in enumerate((1, 500)):

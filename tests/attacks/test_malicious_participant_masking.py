@@ -40,7 +40,7 @@ from tacit.aggregation.wire import Kind, header
 INFO = b"tacit mixing wrap v2"
 
 
-def test_a_client_that_joins_again_or_with_anothers_address_takes_no_second_slot() -> None:
+def test_a_repeated_join_or_a_copied_key_takes_no_second_slot() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100, participants=4))
     first, second = session.clients[:2]
     session.server.take(first.join())
@@ -52,7 +52,7 @@ def test_a_client_that_joins_again_or_with_anothers_address_takes_no_second_slot
     assert "clients=2" in repr(session.server)
 
 
-def test_a_late_client_does_not_get_into_a_stage_that_is_over() -> None:
+def test_a_late_client_cannot_enter_a_finished_stage() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 100))
     late = session.clients[3]
     join = late.join()
@@ -64,7 +64,7 @@ def test_a_late_client_does_not_get_into_a_stage_that_is_over() -> None:
     assert session.server.view() == SumView((6,), 3)
 
 
-def test_a_copy_that_took_others_than_were_decided_on_catches_up() -> None:
+def test_a_server_copy_with_other_clients_adopts_the_recorded_decision() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     first, second = session.server, MaskingServer(session.server.round, session.store)
     for client in session.clients:
@@ -79,7 +79,7 @@ def test_a_copy_that_took_others_than_were_decided_on_catches_up() -> None:
     assert second.close(MaskingStage.JOINING) == sent
 
 
-def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> None:
+def test_a_client_that_sends_conflicting_messages_stops_no_server_copy() -> None:
     session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 100))
     for step in (session.join, session.share, session.check):
         step()
@@ -99,7 +99,7 @@ def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> 
     assert second.close(MaskingStage.MASKING) == sent
 
 
-def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> None:
+def test_more_malicious_clients_than_tolerated_abort_and_are_named() -> None:
     """Not prevented: where every share is needed, one wrong share costs the round; the sum is never
     wrong, and the rejection names who it was.
     """
@@ -114,20 +114,20 @@ def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> N
 
 
 @pytest.mark.parametrize("liar", [Garbage(), Garbage(signs=False), Slanderer(of=2)])
-def test_who_ends_a_round_before_anybody_masks_is_named_too(liar: Liar) -> None:
+def test_a_client_that_aborts_before_masking_is_named(liar: Liar) -> None:
     """Where nobody can be spared, one that is left out costs the round."""
     session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
     with pytest.raises(Rejected, match=r"must be at least 8.* Blamed: client 3 "):
         play(session, {3: liar})
 
 
-def test_of_very_many_who_lied_a_rejection_names_the_first() -> None:
+def test_an_abort_lists_a_bounded_number_of_malicious_clients() -> None:
     session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
     with pytest.raises(Rejected, match=r"And \d+ more\.$"):
         play(session, {place: Garbage() for place in range(8)})
 
 
-def test_an_accusation_says_everything_once() -> None:
+def test_an_accusation_lists_each_fault_once() -> None:
     """One that repeats itself would be kept, however long it is."""
     session = MaskingSession([1] * 8, MaskingPlan(6, 100, Neighbourhood(7, 5)))
     make_lie(session.clients[3], Garbage())
@@ -144,7 +144,7 @@ def test_an_accusation_says_everything_once() -> None:
     session.server.take(accused)
 
 
-def test_who_was_sent_garbage_by_two_proves_it_and_is_not_blamed() -> None:
+def test_a_receiver_of_two_invalid_shares_proves_both_and_is_not_blamed() -> None:
     """It is in two complaints and so left out; its server has it show the keys."""
     session = MaskingSession([1] * 12, MaskingPlan(9, 100, Neighbourhood(11, 7)))
     for place in (5, 8):
@@ -157,7 +157,7 @@ def test_who_was_sent_garbage_by_two_proves_it_and_is_not_blamed() -> None:
     assert view == SumView((11,), 11, blamed=view.blamed)
 
 
-def test_two_liars_can_have_as_many_honest_ones_left_out_in_doubt() -> None:
+def test_two_malicious_clients_can_exclude_as_many_honest_ones() -> None:
     """Not prevented: nobody but they can tell that the parcels do open."""
     session = MaskingSession([1] * 12, MaskingPlan(9, 100, Neighbourhood(11, 7)))
     play(session, {10: Slanderer(of=2), 11: Slanderer(of=2)})
@@ -183,7 +183,7 @@ class About(Liar):
 
 
 @pytest.mark.parametrize("lying", [True, False])
-def test_liars_who_know_the_graph_choose_whom_it_loses_and_may_cut_it(lying: bool) -> None:
+def test_malicious_clients_that_know_the_graph_can_disconnect_it(lying: bool) -> None:
     """Not prevented: clients 2, 4, 10 and 12 have 3 and 11 left out, so that of all masks between 5
     to 9 and the others they know every one; with a server that follows the protocol they see the
     sum of these five. If they do not lie, masks with 3 and 11 hide it.
@@ -217,7 +217,7 @@ def test_liars_who_know_the_graph_choose_whom_it_loses_and_may_cut_it(lying: boo
 
 
 @given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(10, 40), min_size=1), min_size=1))
-def test_liars_have_fewer_honest_ones_left_out_than_they_are_times_a_logarithm(
+def test_excluded_honest_clients_are_bounded_by_malicious_ones_times_a_logarithm(
     complaints: dict[int, set[int]],
 ) -> None:
     disputes: dict[int, set[int]] = {liar: set(of) for liar, of in complaints.items()}
@@ -231,7 +231,7 @@ def test_liars_have_fewer_honest_ones_left_out_than_they_are_times_a_logarithm(
     assert honest_out == 0 or liars > 1
 
 
-def test_nonsense_for_the_shuffler_does_not_crowd_out_honest_reports() -> None:
+def test_invalid_messages_to_the_shuffler_displace_no_honest_report() -> None:
     session = ShufflerSession(3, 3)
     for _ in range(60):
         wrapped = session.wrap([b"x"])
@@ -246,7 +246,7 @@ def test_nonsense_for_the_shuffler_does_not_crowd_out_honest_reports() -> None:
 
 
 @pytest.mark.parametrize(("honest", "opens"), [(2, False), (3, True)])
-def test_nonsense_inside_a_wrap_counts_for_nothing(honest: int, opens: bool) -> None:
+def test_invalid_inner_ciphertexts_do_not_count(honest: int, opens: bool) -> None:
     """The shuffler cannot see it; the analyzer drops it, and opens what has its minimum without
     it.
     """

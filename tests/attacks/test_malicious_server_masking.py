@@ -160,21 +160,21 @@ def removed(*checks: str) -> ExitStack:
 
 
 @pytest.mark.parametrize("forged", FORGERIES)
-def test_telling_a_victim_that_everybody_left_collects_none_of_its_seeds(forged: Forge) -> None:
+def test_pretending_that_everybody_dropped_out_collects_no_seed(forged: Forge) -> None:
     session = masked_session()
     assert collected(session, [forged]) == {}
     stayed = NEIGHBOURS[: K - len(session.clients[VICTIM]._left)]
     assert told(session, request(session, VICTIM, stayed, [])), "the round goes on"
 
 
-def test_at_most_the_spare_neighbours_may_be_said_to_have_left() -> None:
+def test_at_most_the_spare_neighbours_may_be_declared_dropped() -> None:
     for count in range(K + 1):
         session = masked_session()
         answer = told(session, left(session, NEIGHBOURS[:count]))
         assert (answer is not None) == (count <= K - T)
 
 
-def test_after_an_agreement_nothing_is_revealed_for_other_survivors() -> None:
+def test_no_share_is_revealed_for_other_survivors_after_agreement() -> None:
     """Neither shares of masking keys of those who stayed, nor own seeds of those who left."""
     gone, *stayed = NEIGHBOURS
     session = masked_session()
@@ -189,7 +189,7 @@ def test_after_an_agreement_nothing_is_revealed_for_other_survivors() -> None:
     assert told(session, left(session, [gone])) is not None
 
 
-def test_without_the_proof_the_seeds_of_those_who_may_leave_would_be_collected() -> None:
+def test_without_proofs_the_seeds_of_possible_dropouts_would_be_collected() -> None:
     session = masked_session()
     seeds = dict(session.clients[VICTIM]._pairs)
     with removed("_check_proof"):
@@ -197,7 +197,7 @@ def test_without_the_proof_the_seeds_of_those_who_may_leave_would_be_collected()
     assert found == {number: seeds[number] for number in NEIGHBOURS[T:]}
 
 
-def test_real_convicts_cost_a_victim_at_most_the_masks_that_may_leave() -> None:
+def test_convicted_clients_expose_at_most_the_masks_of_tolerated_dropouts() -> None:
     """Every neighbour is the server's and has really shared something else: the victim keeps as
     many masks to itself as the threshold, which is more than half of them.
     """
@@ -208,7 +208,7 @@ def test_real_convicts_cost_a_victim_at_most_the_masks_that_may_leave() -> None:
         assert told(session, proof(session, again, secret)) is None
 
 
-def test_without_the_bound_every_seed_would_be_collected() -> None:
+def test_without_the_bound_on_dropouts_every_seed_would_be_collected() -> None:
     session = masked_session(convicts=NEIGHBOURS)
     seeds = dict(session.clients[VICTIM]._pairs)
     with removed("_check_staying"):
@@ -219,7 +219,7 @@ def test_without_the_bound_every_seed_would_be_collected() -> None:
         assert collected(honest, [with_false_shares]) == seeds
 
 
-def test_after_its_shares_a_victim_reveals_no_seed_of_one_who_did_not_lie() -> None:
+def test_seeds_of_honest_neighbours_are_not_revealed_after_the_shares() -> None:
     for forged in FORGERIES:
         session = masked_session()
         assert told(session, request(session, VICTIM, NEIGHBOURS, []))
@@ -229,7 +229,7 @@ def test_after_its_shares_a_victim_reveals_no_seed_of_one_who_did_not_lie() -> N
                 assert told(session, ask) is None
 
 
-def test_seeds_are_revealed_for_nobody_whose_shares_were_not_asked_for() -> None:
+def test_seeds_are_revealed_only_for_requested_shares() -> None:
     session = masked_session(convicts=[6, 7])
     proofs = [with_true_shares(session, 7)]
     assert told(session, proof(session, proofs, SharedSecret.MASKING)) is None
@@ -240,7 +240,7 @@ def test_seeds_are_revealed_for_nobody_whose_shares_were_not_asked_for() -> None
     assert told(session, proof(session, proofs, SharedSecret.MASKING)) is not None
 
 
-def test_a_list_of_those_who_left_names_neighbours_with_common_masks_once_each() -> None:
+def test_a_list_of_dropouts_names_each_common_neighbour_once() -> None:
     session = masked_session()
     for gone in ([6, 6], [7, 6], [VICTIM], [N]):
         assert told(session, left(session, gone)) is None
@@ -250,7 +250,7 @@ def test_a_list_of_those_who_left_names_neighbours_with_common_masks_once_each()
     assert told(session, left(session, [7])) is not None
 
 
-def test_a_proof_that_names_somebody_twice_is_rejected() -> None:
+def test_a_proof_with_a_duplicate_client_is_rejected() -> None:
     session = masked_session(convicts=[6])
     assert told(session, left(session, [6])) is not None
     once = [with_true_shares(session, 6)]
@@ -258,7 +258,7 @@ def test_a_proof_that_names_somebody_twice_is_rejected() -> None:
     assert told(session, proof(session, once, SharedSecret.MASKING)) is not None
 
 
-def test_after_its_shares_a_device_holds_no_secret_but_the_seeds_of_common_masks() -> None:
+def test_after_its_shares_a_device_keeps_only_seeds_of_common_masks() -> None:
     """A thief of the process then finds neither keys nor seed nor anybody's shares."""
     session = masked_session()
     client = session.clients[VICTIM]
@@ -276,7 +276,7 @@ def test_after_its_shares_a_device_holds_no_secret_but_the_seeds_of_common_masks
     assert not client._pairs, "nobody is convicted any more"
 
 
-def test_after_its_shares_a_device_reveals_no_seed_of_one_who_left() -> None:
+def test_after_its_shares_a_device_reveals_no_seed_of_a_dropout() -> None:
     session = masked_session(convicts=[7])
     convicts = proof(session, [with_true_shares(session, 7)], SharedSecret.MASKING)
     assert told(session, left(session, [7])) is not None
@@ -308,7 +308,7 @@ def evidence(session: MaskingSession, ciphertext: bytes | None = None) -> bytes:
     return forge(session, VICTIM, Kind.PAIRS, content)
 
 
-def test_altering_parcels_makes_no_receiver_reveal_a_key() -> None:
+def test_altered_encrypted_shares_make_no_receiver_reveal_a_key() -> None:
     """Its key would open the parcel as it was sent, and give away both shares of its sender."""
     for spoil in (
         lambda ciphertext: os.urandom(len(ciphertext)),
@@ -324,7 +324,7 @@ def test_altering_parcels_makes_no_receiver_reveal_a_key() -> None:
             victim.accuse(evidence(session))
 
 
-def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() -> None:
+def test_false_commitments_of_valid_shares_make_no_receiver_reveal_a_key() -> None:
     """The parcel does not open with them, but it is what an honest sender signed: its key would
     give the server both shares.
     """
@@ -343,7 +343,7 @@ def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() 
         assert victim.mask(evidence(session), [1]), "the pair is left out, and the device goes on"
 
 
-def test_a_false_masking_key_leaves_the_pair_out() -> None:
+def test_a_false_masking_key_excludes_the_pair() -> None:
     """Otherwise true shares of the true key would convict the client that it is said to be of, and
     the server would know the common mask.
     """
@@ -371,7 +371,7 @@ def tell_false_keys(session: MaskingSession, field: int, places: Sequence[int]) 
     session.outgoing = {**session.outgoing, **told}
 
 
-def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
+def test_a_false_signature_key_changes_the_encryption_keys() -> None:
     """A server that could sign in a neighbour's name towards the victim has no use for its key."""
     session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
     session.join()
@@ -391,7 +391,7 @@ def _direction_keys(session: MaskingSession, place: int) -> list[bytes]:
     return [call.args[0] for call in encrypted.call_args_list]
 
 
-def test_an_accuser_shows_one_key_and_masks_nothing() -> None:
+def test_an_accuser_reveals_one_key_and_sends_no_numbers() -> None:
     session = MaskingSession(list(range(N)), MaskingPlan(5, 1000, Neighbourhood(K, T)))
     seen: list[bytes] = []
 
@@ -517,7 +517,7 @@ class Interrogation:
         assert not self.pairs or len(self.pairs - known) >= T, "too few masks are left"
 
 
-def test_whatever_a_server_asks_in_whatever_order_it_gets_one_secret_of_each() -> None:
+def test_requests_in_any_order_get_one_secret_per_client() -> None:
     """And the masks of those only who lied, never of more than may leave."""
     asked = [Interrogation(seed) for seed in range(60)]
     for one in asked:

@@ -18,7 +18,7 @@ def started(places: int = 3) -> tuple[TwoServerSession, list[tuple[bytes, bytes]
     return session, [session.split(place, [place + 1]) for place in range(places)]
 
 
-def test_every_message_may_come_twice_or_in_any_order() -> None:
+def test_messages_may_be_repeated_and_reordered() -> None:
     """All orders of two lists and two partial sums, each message three times."""
     for order in permutations((0, 1)):
         session, shares = started()
@@ -39,7 +39,7 @@ def test_every_message_may_come_twice_or_in_any_order() -> None:
             assert session.collector().view() == SumView((6,), 3)
 
 
-def test_a_list_that_comes_before_the_own_close_is_kept() -> None:
+def test_a_list_received_before_the_own_close_is_kept() -> None:
     session, shares = started()
     for report in shares:
         for role in (0, 1):
@@ -69,7 +69,7 @@ def test_lists_and_partial_sums_of_another_round_or_direction_are_rejected() -> 
         session.collector().take(own)
 
 
-def test_premature_closes_by_anybody_destroy_nothing() -> None:
+def test_premature_closes_change_nothing() -> None:
     session, shares = started()
     for report in shares[:2]:
         for role in (0, 1):
@@ -89,7 +89,7 @@ def test_premature_closes_by_anybody_destroy_nothing() -> None:
     assert session.finish() == SumView((3,), 2)
 
 
-def test_parallel_identical_shares_take_one_place() -> None:
+def test_parallel_identical_shares_take_one_slot() -> None:
     """Sixty rounds of eight threads that send the same half at once."""
     for _ in range(60):
         session = TwoServerSession(2, 1, 1009)
@@ -108,7 +108,7 @@ def test_parallel_identical_shares_take_one_place() -> None:
         assert session.finish() == SumView((5,), 1)
 
 
-def test_who_sees_all_messages_cannot_open_any() -> None:
+def test_an_eavesdropper_decrypts_no_message() -> None:
     """Neither numbers nor noise stand in the clear in anything that is sent."""
     drawn = random.Random(7).getrandbits(60)
     noise = OwnNoise(4, Fraction(4), lambda _: drawn)

@@ -29,7 +29,7 @@ from tacit.aggregation.two_servers import read_outcome
 from tacit.records import MemoryRecords
 
 
-def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
+def test_masking_messages_may_be_repeated_and_reordered() -> None:
     rng, session = random.Random(1), MaskingSession([1, 2, 3, 4, 5], MaskingPlan(4, 100))
     server, clients = session.server, session.clients
     history: list[bytes] = []
@@ -66,7 +66,7 @@ def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
     assert server.view() == SumView((15,), 5)
 
 
-def test_a_second_close_right_after_the_first_destroys_nothing() -> None:
+def test_a_repeated_close_changes_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     for stage in (session.join, session.share, session.check, session.mask):
         stage()
@@ -77,7 +77,7 @@ def test_a_second_close_right_after_the_first_destroys_nothing() -> None:
     assert session.server.view() == SumView((6,), 3)
 
 
-def test_a_close_while_too_few_have_shares_of_somebody_destroys_nothing() -> None:
+def test_a_close_with_too_few_shares_of_a_client_changes_nothing() -> None:
     """The minimum is there, but who stayed could not open the sum, and nobody else could come."""
     session = MaskingSession([1] * 8, MaskingPlan(4, 100, Neighbourhood(7, 5)))
     make_lie(session.clients[0], UnknownKey())
@@ -108,7 +108,7 @@ def test_a_close_while_too_few_have_shares_of_somebody_destroys_nothing() -> Non
     assert session.server.view().numbers == (7,)
 
 
-def test_messages_of_one_round_are_worth_nothing_in_another() -> None:
+def test_messages_of_another_round_are_rejected() -> None:
     here, there = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     mixed, other = (ShufflerSession(4, 3) for _ in range(2))
     with pytest.raises(Rejected, match="another round"):
@@ -123,7 +123,7 @@ def test_messages_of_one_round_are_worth_nothing_in_another() -> None:
         mixed.shuffler.take(wrapped[:4] + mixed.round.identity + wrapped[20:])
 
 
-def test_reports_that_arrive_at_once_and_twice_are_shuffled_once() -> None:
+def test_concurrent_duplicate_reports_are_shuffled_once() -> None:
     for _ in range(10):
         session = ShufflerSession(8, 8)
         reports = [session.wrap([bytes((place,))]) for place in range(8)]
@@ -146,7 +146,7 @@ def answered(client: MaskingClient, asked: bytes) -> bytes | None:
         return None
 
 
-def test_a_device_that_is_asked_two_things_at_once_answers_one() -> None:
+def test_concurrent_conflicting_requests_get_one_answer() -> None:
     """Two requests with different survivors, at the same time: at most one is answered."""
     for _ in range(10):
         session = session_until("mask")
@@ -158,7 +158,7 @@ def test_a_device_that_is_asked_two_things_at_once_answers_one() -> None:
         assert len(answers - {None}) == 1
 
 
-def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
+def test_requests_after_a_round_get_one_signed_answer() -> None:
     """Aggregate, rejected or unknown; what is unknown is not signed."""
     released, rejected = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     with pytest.raises(Rejected, match="not over yet"):

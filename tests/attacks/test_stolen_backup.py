@@ -35,7 +35,7 @@ def session_with_reports(values: tuple[int, ...] = (1, 2, 3)) -> TwoServerSessio
     return session
 
 
-def test_a_stolen_table_without_the_key_files_is_noise() -> None:
+def test_a_stolen_table_without_key_files_is_uniform() -> None:
     """Names and contents tell neither places nor encrypted bytes, and no two copies look alike."""
     session = session_with_reports(())
     shares = [session.split(place, [0])[1] for place in range(3)]
@@ -55,7 +55,7 @@ def test_a_stolen_table_without_the_key_files_is_noise() -> None:
             AESGCM(long_term).decrypt(wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:], name)
 
 
-def test_after_the_close_no_key_is_left_for_what_was_stolen_before() -> None:
+def test_after_the_close_no_key_decrypts_earlier_backups() -> None:
     """Not the record, not the long-term key, not a server made of both opens an old table."""
     session = session_with_reports()
     stolen = [dict(table) for table in session.tables]
@@ -70,7 +70,7 @@ def test_after_the_close_no_key_is_left_for_what_was_stolen_before() -> None:
         assert server.outcome()[21] == RoundOutcome.RELEASED
 
 
-def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
+def test_tables_and_records_never_contain_an_exact_sum_or_the_noise() -> None:
     """Every value that is ever in a store, looked through for the partial sums and the draws."""
     drawn: list[int] = []
 
@@ -105,7 +105,7 @@ def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
         assert (number % modulus).to_bytes(8, "big") not in held
 
 
-def test_a_helper_restored_without_its_records_says_unknown_and_signs_nothing() -> None:
+def test_a_helper_restored_without_records_signs_nothing_and_returns_unknown() -> None:
     session = session_with_reports()
     session.records = (session.records[0], MemoryRecords(), session.records[2])
     server = session.server(1)
@@ -138,7 +138,7 @@ def test_a_restarted_party_finishes_its_round_from_its_files(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("sealing", list(HpkeSuite))
-def test_records_restored_on_purpose_are_named_as_not_prevented(sealing: HpkeSuite) -> None:
+def test_restored_records_are_documented_as_not_prevented(sealing: HpkeSuite) -> None:
     """What the key files must never be: part of a backup. With an old copy of the record a server
     does answer again; docs/explanation/trust/two-servers.md says so.
     """

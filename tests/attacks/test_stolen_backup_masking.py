@@ -35,7 +35,7 @@ def backups_of(session: MaskingSession) -> list[bytes]:
     return saved
 
 
-def test_backups_of_a_masking_server_hold_no_key_and_open_nothing_after_the_round() -> None:
+def test_backups_of_a_masking_server_contain_no_usable_key_after_the_round() -> None:
     session = MaskingSession([5, 6, 7, 8], MaskingPlan(4, 100, Neighbourhood(3, 2)))
     key = session.server._key.private_bytes_raw()
     saved = backups_of(session)
@@ -52,7 +52,7 @@ def test_backups_of_a_masking_server_hold_no_key_and_open_nothing_after_the_roun
             MaskingServer.restore(backup, MemoryRecords())
 
 
-def test_a_rejected_round_is_rejected_in_every_backup_and_its_key_is_gone() -> None:
+def test_an_aborted_round_is_aborted_in_every_backup_and_its_key_deleted() -> None:
     session = MaskingSession([5, 6, 7, 8], MaskingPlan(4, 100))
     key, before = session.server._key.private_bytes_raw(), session.server.save()
     session.join()
@@ -64,7 +64,7 @@ def test_a_rejected_round_is_rejected_in_every_backup_and_its_key_is_gone() -> N
             restored.close()
 
 
-def test_a_backup_of_a_shuffler_is_noise_and_does_not_tell_who_came_first() -> None:
+def test_a_backup_of_a_shuffler_hides_contents_and_order() -> None:
     session = ShufflerSession(4, 3)
     reports = [session.wrap([message]) for message in (b"a", b"b", b"c")]
     seen = set()
@@ -84,7 +84,7 @@ def test_a_backup_of_a_shuffler_is_noise_and_does_not_tell_who_came_first() -> N
         Shuffler.restore(backup, MemoryRecords())
 
 
-def test_after_a_mixed_round_no_key_that_opened_its_reports_is_left() -> None:
+def test_no_decryption_key_is_left_after_a_shuffled_round() -> None:
     session = ShufflerSession(4, 3)
     keys = keys_of(session)
     for message in (b"a", b"b", b"c"):
@@ -105,7 +105,7 @@ def test_after_a_mixed_round_no_key_that_opened_its_reports_is_left() -> None:
         assert fresh._keys is None
 
 
-def test_devices_and_servers_leave_no_copy_to_steal() -> None:
+def test_masking_state_cannot_be_copied_or_pickled() -> None:
     session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), ShufflerSession(4, 3)
     things: list[object] = [
         session.clients[0],
