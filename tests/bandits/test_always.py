@@ -57,7 +57,7 @@ def outcomes(
 @pytest.mark.parametrize("side", [1, -1])
 @pytest.mark.parametrize("noise", ["none", "bits"])
 @pytest.mark.parametrize("mean", [0.02, 0.5, 0.9])
-def test_the_mixture_of_bits_is_worth_one_on_average(noise: str, mean: float, side: int) -> None:
+def test_the_mixture_martingale_of_bits_has_mean_one(noise: str, mean: float, side: int) -> None:
     """Added up over everything that can happen in two rounds, the second of which is the larger
     the better the first went: sizes may depend on what was seen.
     """
@@ -73,7 +73,9 @@ def test_the_mixture_of_bits_is_worth_one_on_average(noise: str, mean: float, si
 @pytest.mark.parametrize("side", [1, -1])
 @pytest.mark.parametrize("noise", list(NOISE))
 @pytest.mark.parametrize("mean", [0.0, 0.02, 0.5, 1.0])
-def test_bounds_are_those_of_bisection_to_the_last_bit(noise: str, mean: float, side: int) -> None:
+def test_confidence_bounds_equal_bisection_to_the_last_bit(
+    noise: str, mean: float, side: int
+) -> None:
     for people in ((2,), (50,), (50, 3000), (400, 90, 7000)):
         tally = tally_of(*((mean * count, count, NOISE[noise]) for count in people))
         floor = tally.evidence_floor
@@ -87,7 +89,7 @@ def test_bounds_are_those_of_bisection_to_the_last_bit(noise: str, mean: float, 
             assert np.array_equal(tally.bounds(levels, side), expected)
 
 
-def test_noise_with_heavy_tails_is_worth_one_on_average_too() -> None:
+def test_heavy_tailed_noise_keeps_the_martingale_mean_at_one() -> None:
     """One round, with all noise that double precision knows of."""
     truth, distribution = np.array([0.3]), DiscreteLaplace(3)
     for side in (1, -1):
@@ -102,7 +104,7 @@ def test_noise_with_heavy_tails_is_worth_one_on_average_too() -> None:
         assert 1 - 1e-3 < sum(found) < 1 + 1e-9  # a tilt near the end of the moments
 
 
-def test_rewards_other_than_bits_are_worth_less() -> None:
+def test_rewards_that_are_not_binary_keep_the_mean_below_one() -> None:
     """Two participants with reward 0 or ½, whose mean is ¼."""
     truth, expected = np.array([0.25]), {1: 0.0, -1: 0.0}
     for total, chance in ((0.0, 0.25), (0.5, 0.5), (1.0, 0.25)):
@@ -121,7 +123,7 @@ rounds = st.lists(
 
 @given(seen=rounds, level=st.floats(0.5, 20))
 @settings(max_examples=50, deadline=None)
-def test_an_interval_is_what_is_not_refuted(
+def test_an_interval_is_the_set_of_means_that_are_not_rejected(
     seen: list[tuple[int, float, str]], level: float
 ) -> None:
     tally = tally_of(*((share * n, n, NOISE[name]) for n, share, name in seen))
@@ -139,7 +141,7 @@ def test_an_interval_is_what_is_not_refuted(
     assert tally.evidence_against(np.linspace(0, 1, 9), 1).min() >= tally.evidence_floor - 1e-12
 
 
-def test_a_comparison_is_the_least_over_a_common_mean() -> None:
+def test_a_comparison_is_the_minimum_over_a_common_mean() -> None:
     one = tally_of((130.0, 1_000, DiscreteLaplace(10)), (400.0, 3_000, DiscreteLaplace(10)))
     other = tally_of((60.0, 1_000, DiscreteLaplace(10)), (300.0, 3_500, None))
     grid = np.linspace(0, 1, 20_001)
@@ -156,7 +158,7 @@ def test_a_comparison_is_the_least_over_a_common_mean() -> None:
     assert not is_larger(other, one, 0.1)
 
 
-def test_a_lift_holds_every_pair_that_is_not_refuted_and_little_more() -> None:
+def test_a_lift_interval_covers_every_pair_that_is_not_rejected_tightly() -> None:
     one = tally_of((1_300.0, 10_000, DiscreteLaplace(10)))
     control = tally_of((900.0, 9_000, DiscreteLaplace(10)))
     level = level_of(0.05 / 2)
@@ -177,7 +179,7 @@ def test_a_lift_holds_every_pair_that_is_not_refuted_and_little_more() -> None:
     assert high < apart[0][1] / apart[1][0] - 1
 
 
-def test_the_best_is_better_than_every_other_one() -> None:
+def test_the_best_option_is_better_than_every_other() -> None:
     """Of three, one is clearly worse; the other two are hardly apart, whichever is ahead."""
     setting = SummarySettings(0.95, first=3)
     for totals in ((100.0, 901.0, 900.0), (100.0, 900.0, 901.0), (901.0, 100.0, 900.0)):
@@ -193,7 +195,7 @@ def test_the_best_is_better_than_every_other_one() -> None:
 
 
 @given(first=st.integers(2, 60), later=st.integers(0, 40))
-def test_failure_probabilities_add_up_to_no_more_than_one(first: int, later: int) -> None:
+def test_failure_probabilities_sum_to_at_most_one(first: int, later: int) -> None:
     setting = SummarySettings(first=first)
     assert sum(map(setting.share, range(first + later))) <= 1 + 1e-12
     rivals = [setting.rival_factor(0), *map(setting.rival_factor, range(first, first + later))]
@@ -201,7 +203,7 @@ def test_failure_probabilities_add_up_to_no_more_than_one(first: int, later: int
     assert len({setting.share(k) for k in range(first)}) == 1
 
 
-def test_too_many_rounds_that_may_be_misread_leave_nothing_certain() -> None:
+def test_too_many_possible_wrap_arounds_give_trivial_intervals() -> None:
     tallies = [Tally(10_000, 5_000) for _ in range(2)]
     for tally, rate in zip(tallies, (0.1, 0.9), strict=True):
         tally.add(Estimate(rate * 5_000, ErrorDistribution(5_000, 1, None, misread=1e-4)))
@@ -215,7 +217,7 @@ def test_too_many_rounds_that_may_be_misread_leave_nothing_certain() -> None:
     assert (vague[1].lift_low, vague[1].lift_high) == (-1.0, None)
 
 
-def test_a_tally_is_written_down_and_read_back() -> None:
+def test_an_arm_summary_round_trips() -> None:
     """Also with tilts beyond the moments of a later round's noise."""
     tally = tally_of((30.0, 900, DiscreteLaplace(2)), (5.0, 90, DiscreteLaplace(60)))
     stored = json.dumps(tally.to_dict(), allow_nan=False)
@@ -229,7 +231,7 @@ def test_a_tally_is_written_down_and_read_back() -> None:
     assert copy.to_dict() == tally.to_dict()
 
 
-def test_who_stops_at_the_worst_moment_does_not_fool_it() -> None:
+def test_optional_stopping_keeps_the_failure_probability() -> None:
     """150 runs of up to 60 looks, false-alarm rate 1e-6; normal intervals miss in a fifth."""
     rng, missed, normal = np.random.default_rng(8), 0, 0
     level = level_of(0.05 / 2)
@@ -278,7 +280,7 @@ def test_intervals_hold_at_all_rounds_at_once_in_many_runs(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_stopping_rule_decides_and_errs_at_most_at_its_rate() -> None:
+def test_the_stopping_rule_errs_at_most_at_its_rate() -> None:
     """300 runs each, where the control has a share and the others as much: nearly all decide where
     one option is better, hardly any where none is.
     """
@@ -289,7 +291,7 @@ def test_the_stopping_rule_decides_and_errs_at_most_at_its_rate() -> None:
         assert named < 0.05 if "equal" in name else named > 0.9
 
 
-def test_intervals_for_one_look_do_not_pass_for_such_as_hold_always(
+def test_fixed_time_intervals_are_not_labelled_anytime_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The runs of this test would notice: with normal intervals most of 30 runs fail."""
@@ -303,7 +305,7 @@ def test_intervals_for_one_look_do_not_pass_for_such_as_hold_always(
     assert sum(not run.held for run in done) > most_failures(30, 1 - LEVEL)
 
 
-def test_all_answers_together_fail_as_often_as_is_said_and_each_end_has_its_half() -> None:
+def test_simultaneous_intervals_split_the_failure_probability_evenly() -> None:
     tallies = [tally_of((total, 1000, DiscreteLaplace(2))) for total in (300.0, 350.0, 500.0)]
     setting = SummarySettings(0.95, first=2)  # the third option came later
     shares = [setting.share(option) for option in range(1000)]
@@ -322,7 +324,7 @@ def test_all_answers_together_fail_as_often_as_is_said_and_each_end_has_its_half
 
 
 @pytest.mark.parametrize(("halted", "kept"), [(None, 1.0), ((), 0.5), ((1,), 0.25)])
-def test_a_decision_is_paid_for_by_the_better_option_and_by_the_one_that_may_be_best(
+def test_a_decision_splits_its_failure_probability_over_both_options(
     halted: tuple[int, ...] | None, kept: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two options of the start either may be best, which need not be added up unless a guardrail

@@ -63,7 +63,7 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("mean", [0.03, 0.5, 0.9])
-def test_bound_is_the_brute_force_one(distribution: str, mean: float) -> None:
+def test_the_bound_matches_brute_force(distribution: str, mean: float) -> None:
     rng, environment = np.random.default_rng(11), Environment(np.array([mean, mean]))
     estimates = [
         estimate(Round(i, n, Arm(0)), environment, DISTRIBUTIONS[distribution], rng)
@@ -79,7 +79,7 @@ def test_bound_is_the_brute_force_one(distribution: str, mean: float) -> None:
 
 @given(p=st.floats(0, 1), samples=st.integers(1, 10**9), level=st.floats(0.1, 40))
 @settings(deadline=None, derandomize=True)
-def test_without_noise_it_is_the_kl_bound(p: float, samples: int, level: float) -> None:
+def test_without_noise_the_bound_is_the_kl_bound(p: float, samples: int, level: float) -> None:
     total = float(round(p * samples))
     evidence = collect([Estimate(total, ErrorDistribution(samples, 1, None))])
     value, _ = kl_upper(total / samples, level, samples)
@@ -121,7 +121,7 @@ def test_bounds_enclose_rise_with_the_level_and_stay_below_their_tangents(
     assert higher.value <= high.at(level + 1) + 1e-3 * (1 - high.value) + 1e-6
 
 
-def test_lower_bound_mirrors_the_upper_one() -> None:
+def test_the_lower_bound_mirrors_the_upper_one() -> None:
     one = collect(
         [
             Estimate(30.0, DISTRIBUTIONS["laplace"](100)),
@@ -146,7 +146,7 @@ def test_forgetting_drops_only_old_small_batches() -> None:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_evidence_survives_storage_exactly(distribution: str) -> None:
+def test_evidence_round_trips_exactly(distribution: str) -> None:
     evidence = collect([Estimate(n / 3, DISTRIBUTIONS[distribution](n)) for n in (50, 50, 700)])
     copy = ArmEvidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
     assert copy.to_dict() == evidence.to_dict()
@@ -168,7 +168,7 @@ HISTORIES = 5_000
 @pytest.mark.parametrize(
     ("distribution", "mean"), [("laplace", 0.5), ("bits", 0.95), ("skellam", 0.1)]
 )
-def test_index_fails_no_more_often_than_it_states(
+def test_the_index_fails_at_most_at_its_stated_rate(
     rewards: str, distribution: str, mean: float
 ) -> None:
     """5,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20
@@ -187,7 +187,7 @@ def test_index_fails_no_more_often_than_it_states(
     assert failures <= binom.isf(1e-6, HISTORIES, math.exp(-level))
 
 
-def test_index_is_not_needlessly_wide() -> None:
+def test_the_index_is_not_needlessly_wide() -> None:
     """For Bernoulli rewards it fails as often as Chernoff bounds do: a few times less than stated,
     not more.
     """
@@ -207,7 +207,7 @@ def test_index_is_not_needlessly_wide() -> None:
 
 
 @pytest.mark.parametrize("index", ["chernoff", "variance"])
-def test_batch_sizes_do_not_look_at_rewards(index: str) -> None:
+def test_batch_sizes_are_independent_of_rewards(index: str) -> None:
     """The proof needs it: an arm's n-th batch has the same size in every run."""
     sizes: dict[int, set[int]] = {}
     for seed in range(6):

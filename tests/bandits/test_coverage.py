@@ -80,7 +80,7 @@ def test_confidence_sets_hold_for_rewards_within_bounds(name: str, guarantee: An
         assert worst <= 1
 
 
-def test_half_the_width_of_rewards_alone_would_not_do_at_a_loose_confidence() -> None:
+def test_half_the_reward_width_loses_coverage_at_a_loose_confidence() -> None:
     """The sets are not so wide that nothing could leave them: without privacy, at α = 0.9, the
     estimate goes farther than a quarter of them in most runs.
     """
@@ -90,7 +90,9 @@ def test_half_the_width_of_rewards_alone_would_not_do_at_a_loose_confidence() ->
 
 
 @pytest.mark.parametrize(("deviation", "least"), [(0.25, 0.3), (0.5, 0.42)])
-def test_cut_rewards_break_the_sets_and_the_run_says_so(deviation: float, least: float) -> None:
+def test_clipped_rewards_void_coverage_and_the_run_reports_it(
+    deviation: float, least: float
+) -> None:
     worst, cut = farthest("fedlinucb", Synthetic, 0, deviation=deviation)
     assert cut > least
     assert worst > 2

@@ -53,7 +53,7 @@ def test_designs_are_near_optimal_on_few_actions(
     check(table, design, dimension)
 
 
-def test_the_least_possible_g_is_the_dimension() -> None:
+def test_the_minimum_g_equals_the_dimension() -> None:
     for seed in range(5):
         table = sphere(200, 6, seed)
         assert 6 <= near_g_optimal(table, ratio=1.01).g <= 6 * 1.1
@@ -65,7 +65,7 @@ def test_rank_deficient_actions_are_treated_in_their_span() -> None:
 
 
 @pytest.mark.parametrize("spread", [1e-2, 1e-4])
-def test_actions_that_hardly_differ(spread: float) -> None:
+def test_nearly_equal_actions_have_a_design(spread: float) -> None:
     table = np.array([0.9, 0.0, 0.0, 0.0]) + spread * sphere(60, 4)
     check(table, near_g_optimal(table), 4)
 
@@ -83,20 +83,20 @@ def test_the_certificate_sees_actions_outside_the_span_of_the_support() -> None:
     assert certificate(np.eye(2), np.array([0]), np.array([1.0])) == math.inf
 
 
-def test_plays_round_up_but_not_past_whole_numbers() -> None:
+def test_plays_are_rounded_up_except_whole_numbers() -> None:
     design = DesignWeights(np.array([0, 1, 2]), np.array([0.5, 0.25, 0.25]), 3, 3.0)
     assert design.plays(4.0).tolist() == [2, 1, 1]
     assert design.plays(5.0).tolist() == [3, 2, 2]
 
 
 @pytest.mark.parametrize("actions", [[[0.0, 0.0]], [[math.nan, 1.0]], [1.0, 2.0], np.empty((0, 3))])
-def test_what_is_no_action_set_is_rejected(actions: npt.ArrayLike) -> None:
+def test_invalid_action_sets_are_rejected(actions: npt.ArrayLike) -> None:
     with pytest.raises(TacitError):
         near_g_optimal(actions)
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_actions() -> None:
+def test_a_design_exists_for_a_hundred_thousand_actions() -> None:
     table = sphere(100_000, 50)
     check(table, near_g_optimal(table), 50)
     check(table, near_g_optimal(table, ratio=1.2), 50)

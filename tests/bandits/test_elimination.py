@@ -88,7 +88,7 @@ def test_cumulative_drops_by_the_printed_radius() -> None:
         assert learner.active == left
 
 
-def test_forgetting_forgets_and_cumulative_does_not() -> None:
+def test_forgetting_discards_old_batches_and_cumulative_keeps_them() -> None:
     forgetting, cumulative = (
         ForgettingElimination(2, 10**6, growth=30),
         CumulativeElimination(2, 10**6, batch=30),
@@ -100,7 +100,7 @@ def test_forgetting_forgets_and_cumulative_does_not() -> None:
     assert cumulative.best() == 0
 
 
-def test_round_sizes() -> None:
+def test_batch_sizes_follow_the_growth_rule() -> None:
     sizes: dict[str, list[int]] = {}
     for name, learner in {
         "forgetting": ForgettingElimination(2, 10**6, growth=4),
@@ -119,7 +119,7 @@ def test_round_sizes() -> None:
     }
 
 
-def test_a_lost_round_is_asked_for_again_at_the_same_size() -> None:
+def test_an_aborted_round_is_proposed_again_at_the_same_size() -> None:
     learner = ForgettingElimination(3, 10**6)
     one, two, three = learner.propose()
     learner.skip(two)

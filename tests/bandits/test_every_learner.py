@@ -194,7 +194,7 @@ HORIZONS = {"FederatedLinUCB": 5_000, "PrivateLinUCB": 5_000}  # which are slow
 
 
 @EACH
-def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example) -> None:
+def test_every_learner_uses_its_horizon_and_beats_chance(name: str, example: Example) -> None:
     for world, answers in example.worlds.items():
         learner = make(name, example, horizon=HORIZONS.get(name, 20_000))
         regret = play_in(learner, answers, np.random.default_rng(1))
@@ -208,7 +208,7 @@ def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example) -> No
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @ALL
-def test_learners_of_arms_cope_with_noise_they_do_not_expect(
+def test_arm_learners_tolerate_unexpected_noise(
     name: str, example: Example, distribution: str
 ) -> None:
     if "arms" not in example.arguments:
@@ -223,7 +223,9 @@ def test_learners_of_arms_cope_with_noise_they_do_not_expect(
 
 
 @EACH
-def test_proposing_again_changes_nothing_also_after_a_restart(name: str, example: Example) -> None:
+def test_repeated_proposals_are_idempotent_also_after_a_restart(
+    name: str, example: Example
+) -> None:
     learner = make(name, example)
     for _ in range(20):
         rounds = learner.propose()
@@ -239,7 +241,9 @@ def test_proposing_again_changes_nothing_also_after_a_restart(name: str, example
 
 
 @EACH
-def test_numbers_are_unique_and_only_a_cut_round_stays_closed(name: str, example: Example) -> None:
+def test_round_numbers_are_unique_and_only_truncated_rounds_are_not_released(
+    name: str, example: Example
+) -> None:
     learner, seen = make(name, example), []
     while rounds := learner.propose():
         for round_ in rounds:
@@ -254,7 +258,7 @@ def test_numbers_are_unique_and_only_a_cut_round_stays_closed(name: str, example
 
 
 @EACH
-def test_a_round_is_the_same_after_it_was_written_down(name: str, example: Example) -> None:
+def test_rounds_round_trip(name: str, example: Example) -> None:
     learner = make(name, example, horizon=2_000)
     while rounds := learner.propose():
         for round_ in rounds:
@@ -270,7 +274,7 @@ def test_a_round_is_the_same_after_it_was_written_down(name: str, example: Examp
 
 
 @ALL
-def test_rejects_strange_rounds_before_it_changes_anything(name: str, example: Example) -> None:
+def test_invalid_rounds_are_rejected_without_side_effects(name: str, example: Example) -> None:
     learner = make(name, example)
     first, *_ = learner.propose()
     good = example.world.answer(first, np.random.default_rng(0))[0]
@@ -298,7 +302,7 @@ def test_rejects_strange_rounds_before_it_changes_anything(name: str, example: E
 
 
 @ALL
-def test_rejects_strange_estimates_before_it_changes_anything(name: str, example: Example) -> None:
+def test_invalid_estimates_are_rejected_without_side_effects(name: str, example: Example) -> None:
     learner = make(name, example)
     first, *_ = learner.propose()
     good = example.world.answer(first, np.random.default_rng(0))[0]
@@ -325,7 +329,7 @@ def test_rejects_strange_estimates_before_it_changes_anything(name: str, example
 
 
 @EACH
-def test_goes_on_when_rounds_are_lost(name: str, example: Example) -> None:
+def test_learners_continue_after_aborted_rounds(name: str, example: Example) -> None:
     learner, lost = make(name, example), np.random.default_rng(5)
     while rounds := learner.propose():
         for round_ in rounds:
@@ -337,7 +341,7 @@ def test_goes_on_when_rounds_are_lost(name: str, example: Example) -> None:
 
 
 @ALL
-def test_goes_on_when_nothing_is_ever_released(name: str, example: Example) -> None:
+def test_learners_continue_if_nothing_is_ever_released(name: str, example: Example) -> None:
     learner = make(name, example, horizon=1_000)
     while rounds := learner.propose():
         for round_ in rounds:
@@ -348,7 +352,7 @@ def test_goes_on_when_nothing_is_ever_released(name: str, example: Example) -> N
 
 
 @ALL
-def test_rounds_that_nobody_answers_never_use_up_the_horizon(name: str, example: Example) -> None:
+def test_rounds_without_reports_do_not_use_the_horizon(name: str, example: Example) -> None:
     learner = make(name, example, horizon=1_000)
     if not all(isinstance(round_.assignment, Arm) for round_ in learner.propose()):
         return
@@ -361,7 +365,7 @@ def test_rounds_that_nobody_answers_never_use_up_the_horizon(name: str, example:
 
 
 @ALL
-def test_a_skipped_round_serves_no_more_than_it_has(name: str, example: Example) -> None:
+def test_a_skipped_round_serves_at_most_its_participants(name: str, example: Example) -> None:
     learner = make(name, example)
     first = learner.propose()[0]
     before = written(learner)
@@ -376,7 +380,7 @@ def names_of(learner: Learner) -> list[str]:
 
 
 @ALL
-def test_participants_who_are_served_count_as_played(name: str, example: Example) -> None:
+def test_served_participants_count_as_plays(name: str, example: Example) -> None:
     learner = make(name, example)
     rounds = learner.propose()
     if not learner.arms:
@@ -416,7 +420,7 @@ def test_participants_who_are_served_count_as_played(name: str, example: Example
 
 
 @EACH
-def test_standings_are_probabilities_and_intervals(name: str, example: Example) -> None:
+def test_arm_summaries_are_probabilities_and_intervals(name: str, example: Example) -> None:
     learner = make(name, example)
     play_in(learner, example.world, np.random.default_rng(7))
     rows = learner.summaries(names_of(learner), 0.9)
@@ -435,7 +439,7 @@ def test_standings_are_probabilities_and_intervals(name: str, example: Example) 
 
 
 @ALL
-def test_keeps_its_arguments(name: str, example: Example) -> None:
+def test_arguments_round_trip(name: str, example: Example) -> None:
     learner = make(name, example)
     stored = json.loads(written(learner))["arguments"]
     assert {key: stored[key] for key in example.arguments} == example.arguments
@@ -447,7 +451,7 @@ def test_keeps_its_arguments(name: str, example: Example) -> None:
 @EACH
 @settings(max_examples=4, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), stop=st.floats(0.0, 1.0), asked=st.booleans())
-def test_stored_anywhere_it_continues_identically(
+def test_a_learner_stored_at_any_point_continues_identically(
     name: str, example: Example, seed: int, stop: float, asked: bool
 ) -> None:
     """Also in the middle of a round, with rounds pending, asked for or not."""
@@ -535,7 +539,7 @@ def test_wrong_arguments_of_silos_are_rejected(options: dict[str, Any], message:
         learner_of(name_of(LEARNERS["FederatedLinUCB"]), size | options)
 
 
-def test_a_cut_round_cannot_be_observed() -> None:
+def test_a_truncated_round_cannot_be_observed() -> None:
     learner = make("ForgettingElimination", EXAMPLES["ForgettingElimination"][0], horizon=5)
     *_, last = learner.propose()
     assert (last.participants, last.released) == (1, False)

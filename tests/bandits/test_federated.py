@@ -115,7 +115,7 @@ def all_at_once(
 
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("private", [False, True])
-def test_a_batch_of_silos_decides_as_each_silo_alone(private: bool, lazy: bool) -> None:
+def test_batched_silos_decide_like_single_silos(private: bool, lazy: bool) -> None:
     """T = 23 is not divisible by B = 5: the last three rounds are played, never reported."""
     environment = Synthetic.draw(4, 3, 7, np.random.default_rng(1))
     learners, choices = [], []
@@ -138,7 +138,7 @@ def test_a_batch_of_silos_decides_as_each_silo_alone(private: bool, lazy: bool) 
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_the_environment_plays_a_policy_as_a_loop_by_hand_does(lazy: bool) -> None:
+def test_the_environment_plays_a_policy_like_an_explicit_loop(lazy: bool) -> None:
     environment = Synthetic.draw(4, 3, 7, np.random.default_rng(1))
     (round_,) = FederatedLinUCB(4, 3, 20, 6, rules=SiloRules(lazy=lazy, clip=True)).propose()
     played = environment.play(round_, None, np.random.default_rng(2))
@@ -158,7 +158,7 @@ def test_the_environment_plays_a_policy_as_a_loop_by_hand_does(lazy: bool) -> No
     assert played.notes["clipped_rewards"] == actor.clipped_rewards
 
 
-def test_rank_one_updates_stay_with_the_matrices_that_they_stand_for() -> None:
+def test_rank_one_updates_keep_the_inverse_matrices() -> None:
     """300 participants per silo after a synchronisation: inverse and estimate as solved anew."""
     rng, d = np.random.default_rng(7), 4
     root = rng.standard_normal((d, d))
@@ -175,7 +175,7 @@ def test_rank_one_updates_stay_with_the_matrices_that_they_stand_for() -> None:
         np.testing.assert_allclose(actor._estimate[silo], solved, rtol=1e-9)
 
 
-def test_radius_and_estimate_are_those_of_algorithm_1() -> None:
+def test_radius_and_estimate_match_algorithm_1() -> None:
     learner = FederatedLinUCB(2, 2, 10, 10, regularizer=2.0, rules=SiloRules(lazy=False))
     silo = Silo(sums_for(learner, private=False).encoder())
     silo.start(learner.propose()[0])
@@ -219,7 +219,7 @@ def transcript(lazy: bool, first_user: float, seed: int) -> tuple[list[int], lis
     return spoke, said
 
 
-def test_a_lazy_silo_shows_a_user_in_one_batch_by_at_most_the_sensitivity() -> None:
+def test_a_lazy_silo_bounds_a_participants_effect_on_a_batch_by_the_sensitivity() -> None:
     shape = factorize("square-root", 4)
     bound = moments.joint_sensitivity(3)
     for seed in range(20):
@@ -232,7 +232,7 @@ def test_a_lazy_silo_shows_a_user_in_one_batch_by_at_most_the_sensitivity() -> N
         assert 0 < np.linalg.norm(moved) <= bound * shape.movement()
 
 
-def test_without_laziness_one_user_moves_more_than_their_own_record() -> None:
+def test_without_laziness_one_participant_moves_other_records() -> None:
     """Later users of the batch get other actions: what ZC24 Theorem 5.1 leaves out, and an eager
     `Presence` covers.
     """
@@ -251,7 +251,7 @@ def test_without_laziness_one_user_moves_more_than_their_own_record() -> None:
     assert max(moved) <= sum(records) * bound * shape.movement()
 
 
-def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
+def test_silos_affect_each_other_only_through_the_released_sum() -> None:
     """Two federations whose silo 0 has other participants but whose released sums agree are the
     same to everyone else.
     """
@@ -284,7 +284,7 @@ def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
     assert actions(1.0)[1] == [2, 4, 6, 8]
 
 
-def test_noisy_matrices_are_repaired_and_counted_and_never_give_nan() -> None:
+def test_noisy_matrices_are_repaired_and_counted_without_nan() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         noise = rng.standard_normal((4, 4)) * 100
@@ -296,7 +296,7 @@ def test_noisy_matrices_are_repaired_and_counted_and_never_give_nan() -> None:
     np.testing.assert_allclose(untouched, 2 * np.eye(3))
 
 
-def test_a_federation_drowned_in_noise_still_acts() -> None:
+def test_a_federation_with_overwhelming_noise_still_acts() -> None:
     shape = factorize("tree", 20)
     sums = PrefixSums(shape, 3, moments.size(4), 2.2, TrustModel.SILO, "gaussian", 1e4)
     learner = FederatedLinUCB(3, 4, 40, 2, regularizer=1.0, rules=SiloRules(lazy=False, clip=True))
@@ -307,7 +307,7 @@ def test_a_federation_drowned_in_noise_still_acts() -> None:
     assert np.isfinite(outcome.regret).all()
 
 
-def test_silos_and_their_learner_survive_storage() -> None:
+def test_silos_and_their_learner_round_trip() -> None:
     learner = FederatedLinUCB(1, 2, 9, 3, regularizer=2.0, rules=SiloRules(lazy=False))
     sums = sums_for(learner)
     rng = np.random.default_rng(0)
@@ -366,7 +366,7 @@ def test_out_of_bounds_contexts_and_rewards_are_rejected_or_clipped_and_counted(
         lenient.learn(0.5)
 
 
-def test_a_batch_names_the_reward_that_is_out_of_bounds() -> None:
+def test_a_batch_error_names_the_out_of_bounds_reward() -> None:
     """Found: it named the first of the batch, whether or not that was the one."""
     actor = policy_of(FederatedLinUCB(3, 2, 4, 2).propose()[0]).start(3)
     actor.choose(actor.as_features(np.full((3, 4, 2), 0.5)))
@@ -374,7 +374,7 @@ def test_a_batch_names_the_reward_that_is_out_of_bounds() -> None:
         actor.learn(np.array([0.5, 7.0, 0.5]))
 
 
-def test_silos_in_one_batch_reject_or_count_in_the_same_way() -> None:
+def test_batched_silos_reject_or_count_alike() -> None:
     environment = Synthetic(2, 3, np.array([0.6, 0.6]), deviation=0.0)
 
     class Wide(Synthetic):
@@ -458,7 +458,7 @@ def test_calls_out_of_turn_are_rejected() -> None:
         silo.report()
 
 
-def test_a_round_that_stays_closed_is_ended_without_a_message() -> None:
+def test_an_unreleased_round_ends_without_a_message() -> None:
     learner = FederatedLinUCB(1, 2, 3, 2)
     sums = sums_for(learner, private=False)
     silo = Silo(sums.encoder())

@@ -76,7 +76,7 @@ def test_a_restored_learner_decides_as_the_original_and_uses_up_its_horizon() ->
 
 @pytest.mark.extended
 @pytest.mark.parametrize("alike", [False, True])
-def test_intervals_cover_all_means_however_answers_depend_on_each_other(alike: bool) -> None:
+def test_intervals_cover_all_means_under_dependent_answers(alike: bool) -> None:
     """100 runs; a failure rate of 5% gives 15 or more misses with a probability of 10^-4."""
     misses = 0
     for seed in range(100):
@@ -95,7 +95,7 @@ def test_intervals_cover_all_means_however_answers_depend_on_each_other(alike: b
     assert misses < 15
 
 
-def test_designs_are_exact_and_repeat_what_tells_most() -> None:
+def test_designs_are_exact_and_repeat_the_most_informative_plays() -> None:
     rng = np.random.default_rng(5)
     actions = np.column_stack([np.ones(200), rng.normal(size=(200, 4))])
     for plays in (5, 8, 40):
@@ -112,7 +112,7 @@ def test_designs_are_exact_and_repeat_what_tells_most() -> None:
         FittedElimination(np.eye(3), 1000, plays=3)
 
 
-def test_one_option_is_left_to_everybody_else() -> None:
+def test_one_option_remains_for_all_remaining_participants() -> None:
     learner = FittedElimination([[0.0], [1.0]], 100, plays=2, first=50, smallest=60)
     (round_,) = learner.propose()
     assert round_.participants == 100  # a second phase would not fit

@@ -80,7 +80,7 @@ def tally(mean: float, people: int = 400, rounds: int = 3) -> Tally:
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.05, 0.3])
-def test_evidence_beyond_a_margin_is_the_least_over_all_pairs_that_keep_it(margin: float) -> None:
+def test_guardrail_evidence_is_the_minimum_over_pairs_within_the_margin(margin: float) -> None:
     """By brute force over a grid of pairs (q, r) with q <= r + margin."""
     one, other = tally(0.5), tally(0.1)
     grid = np.linspace(0, 1, 401)
@@ -122,7 +122,7 @@ def false_pause(seed: int, rail: Guardrail, control: float, arms: int = 3) -> bo
         (Guardrail("visits", "higher", margin=0.1, level=0.8), 0.5),
     ],
 )
-def test_options_that_are_not_worse_are_hardly_ever_paused(rail: Guardrail, control: float) -> None:
+def test_options_that_are_not_worse_are_rarely_paused(rail: Guardrail, control: float) -> None:
     """80 experiments each at level 80%, every option at the edge; false-alarm rate 1e-6."""
     paused = sum(false_pause(seed, rail, control) for seed in range(80))
     assert paused <= most_failures(80, 0.2)
@@ -147,7 +147,7 @@ def test_the_rate_of_false_pauses_holds_in_many_whole_runs() -> None:
     assert paused <= most_failures(2_000, 0.05)
 
 
-def test_a_test_that_looked_at_each_round_alone_would_pause_too_often() -> None:
+def test_fixed_time_tests_of_each_round_would_pause_too_often() -> None:
     """What the rate above is worth: one look's normal 80% at every round fails it."""
 
     class OneLook(Guard):
@@ -170,7 +170,7 @@ def test_a_test_that_looked_at_each_round_alone_would_pause_too_often() -> None:
     assert paused > most_failures(60, 0.2)
 
 
-def test_whole_runs_pause_the_bad_option_and_no_other() -> None:
+def test_whole_runs_pause_only_the_bad_option() -> None:
     """40 runs: of the bad option's at least 37, of the good one's no more than the rate allows."""
     result = simulate(
         "private-med",
@@ -213,7 +213,7 @@ def test_a_clearly_worse_option_is_paused_with_its_reason() -> None:
     assert rows[2].best == 0
 
 
-def test_nobody_gets_a_paused_option_until_it_is_resumed_by_hand() -> None:
+def test_a_paused_option_is_not_assigned_until_resumed_manually() -> None:
     experiment = guarded(horizon=60_000)
     while not experiment.paused:
         assert step(experiment)
@@ -228,7 +228,7 @@ def test_nobody_gets_a_paused_option_until_it_is_resumed_by_hand() -> None:
     assert experiment.best() == experiment.decided() == "o2"
 
 
-def test_options_paused_by_hand_say_so_and_stay_in_the_comparison() -> None:
+def test_manually_paused_options_say_so_and_stay_in_the_comparison() -> None:
     experiment = guarded()
     experiment.pause("o1")
     assert experiment.paused == {"o1": "by hand"}
@@ -248,17 +248,17 @@ def test_the_control_is_never_paused(better: str) -> None:
 
 
 @pytest.mark.parametrize(("better", "paused"), [("lower", ["o2"]), ("higher", ["o1"])])
-def test_the_direction_says_what_is_worse(better: str, paused: list[str]) -> None:
+def test_the_direction_determines_which_values_are_worse(better: str, paused: list[str]) -> None:
     world = TwoMetrics(Bernoulli(RATES[:3]), Bernoulli((0.4, 0.15, 0.65)))
     assert list(finish(guarded(guardrail_better=better), world).paused) == paused
 
 
-def test_a_margin_tolerates_what_it_covers() -> None:
+def test_differences_within_the_margin_are_tolerated() -> None:
     assert list(finish(guarded(guardrail_margin=0.1)).paused) == ["o2"]
     assert finish(guarded(guardrail_margin=0.35)).paused == {}
 
 
-def test_options_that_are_added_are_watched_too() -> None:
+def test_added_options_are_monitored_too() -> None:
     experiment = guarded(horizon=60_000)
     step(experiment)
     experiment.add("o3")
@@ -285,9 +285,7 @@ CHANGES = st.sampled_from(["add", "pause", "resume", "remove", "nothing"])
 @pytest.mark.parametrize("name", ["private-med", "private-klucb"])
 @given(changes=st.lists(st.tuples(CHANGES, st.integers(0, 4)), max_size=8))
 @settings(max_examples=4, deadline=None)
-def test_restarts_change_nothing_and_no_option_is_paused_twice(
-    name: str, changes: list[tuple[str, int]]
-) -> None:
+def test_restarts_pause_no_option_twice(name: str, changes: list[tuple[str, int]]) -> None:
     mine, other = guarded(name=name), guarded(name=name)
     pauses: dict[str, int] = {}
     for change, place in [*changes, *[("nothing", 0)] * 400]:
@@ -316,7 +314,7 @@ def test_restarts_change_nothing_and_no_option_is_paused_twice(
     assert "o0" not in pauses
 
 
-def test_shares_of_the_failure_probability_add_up_to_one_at_most() -> None:
+def test_parts_of_the_failure_probability_sum_to_at_most_one() -> None:
     """Over wrong leaders and true bests: one fixed best before a pause, any pair after it."""
     for first in (2, 5, 50):
         for late in (0, 1, 20):
@@ -333,7 +331,7 @@ def test_shares_of_the_failure_probability_add_up_to_one_at_most() -> None:
     assert SummarySettings(first=4).rival_factor(1) == 4 * SummarySettings(first=4).share(1)
 
 
-def test_what_a_guardrail_risks_for_all_options_together_is_no_more_than_told(
+def test_the_total_failure_probability_of_a_guardrail_is_as_stated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of every option the most that is ever risked, those of the start and later ones."""
@@ -376,7 +374,7 @@ def test_a_guardrail_needs_a_second_metric_under_the_same_guarantee() -> None:
     assert single.guardrail is None
 
 
-def test_there_is_one_guardrail_from_the_first_round_on() -> None:
+def test_a_guardrail_is_set_once_before_the_first_round() -> None:
     experiment = guarded()
     assert experiment.guardrail == Guardrail("errors")
     with pytest.raises(TacitError, match="which is too late: there is at most one"):
@@ -401,12 +399,12 @@ def test_there_is_one_guardrail_from_the_first_round_on() -> None:
         ({"level": 1.0}, "level is 1"),
     ],
 )
-def test_a_guardrail_that_says_nothing_is_rejected(options: dict[str, Any], message: str) -> None:
+def test_invalid_guardrails_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         Guardrail(**{"name": "errors", **options})
 
 
-def test_the_control_stays_the_one_that_options_are_compared_with() -> None:
+def test_the_control_remains_the_baseline() -> None:
     experiment = guarded()
     with pytest.raises(TacitError, match="compares all options with o0: keep that as the control"):
         experiment.keep_control("o1", 0.2)

@@ -83,12 +83,12 @@ def test_a_billion_users_take_few_batches() -> None:
     assert learner._number < 200
 
 
-def test_users_double_first_and_then_grow() -> None:
+def test_batches_double_first_and_then_grow_slower() -> None:
     learner = PrivateKLUCB(2, 10**6, noise_variance=100.0, first_batch=300, growth=1.5)
     assert [learner._size(users) for users in (0, 300, 499, 500, 1800)] == [300, 300, 499, 250, 900]
 
 
-def test_the_last_users_go_to_the_best_arm() -> None:
+def test_the_last_participants_get_the_best_arm() -> None:
     """The batch that the horizon cuts is never released, so it is no use to explore with it."""
     learner, environment = PrivateKLUCB(3, 10_000, 2.0), Environment(np.array([0.2, 0.8, 0.5]))
     closed = []
@@ -103,12 +103,12 @@ def test_the_last_users_go_to_the_best_arm() -> None:
     assert closed == [1]
 
 
-def test_first_batches_leave_room_to_learn() -> None:
+def test_first_batches_leave_most_of_the_horizon() -> None:
     learner = PrivateKLUCB(2, 100, noise_variance=200.0)
     assert [round_.participants for round_ in learner.propose()] == [25, 25]
 
 
-def test_leader_is_the_largest_bound_though_few_are_renewed() -> None:
+def test_the_leader_has_the_largest_bound_though_few_are_updated() -> None:
     rng, computed = np.random.default_rng(41), 0
     weights = rng.uniform(0.5, 2, 30)
     bounds = [MeanBound(w * 1.0, w / 2, 0.0, 1.0) for w in weights]

@@ -39,7 +39,7 @@ def run(
 
 
 @pytest.mark.extended
-def test_intervals_hold_at_all_phases_and_the_best_option_stays() -> None:
+def test_intervals_cover_at_all_phases_and_the_best_option_stays() -> None:
     """All 40 intervals at all phases at once in at least 95% of runs, the best option as often:
     more than 8 misses of 40 runs have probability below 1e-4 each.
     """
@@ -54,7 +54,7 @@ def test_intervals_hold_at_all_phases_and_the_best_option_stays() -> None:
     assert dropped <= 8
 
 
-def test_the_option_that_is_left_is_decided() -> None:
+def test_the_last_remaining_option_is_the_decision() -> None:
     world = linear_means([[float(k)] for k in range(40)], 0.1, 0.9)
     learner = OptionElimination(world.features, 10**6, first=100, failure_probability=0.049)
     seen = run(world, learner, np.random.default_rng(0))
@@ -66,7 +66,7 @@ def test_the_option_that_is_left_is_decided() -> None:
     assert learner.decided(level=0.99) is None  # options were dropped at 95%
 
 
-def test_a_restored_learner_goes_on_in_the_middle_of_a_phase() -> None:
+def test_a_learner_restored_within_a_phase_continues() -> None:
     world = linear_options(40, 3)
     learner = OptionElimination(world.features, 4000, first=30)
     protocol = two_servers_laplace(30, PureDP(1.0), binary=True)
@@ -85,7 +85,7 @@ def test_a_restored_learner_goes_on_in_the_middle_of_a_phase() -> None:
     assert learner.summaries(NAMES) == again.summaries(NAMES)
 
 
-def test_rounds_that_are_aborted_are_proposed_again_and_nothing_else() -> None:
+def test_only_aborted_rounds_are_proposed_again() -> None:
     world = linear_options(40, 3)
     learner = OptionElimination(world.features, 4000, first=30, smallest=20)
     rounds = learner.propose()
@@ -102,7 +102,7 @@ def test_rounds_that_are_aborted_are_proposed_again_and_nothing_else() -> None:
     assert all(row.mean is None for row in learner.summaries(NAMES))  # no phase is complete
 
 
-def test_the_last_phase_takes_those_who_are_left() -> None:
+def test_the_last_phase_uses_all_remaining_participants() -> None:
     learner = OptionElimination([[0.0], [1.0], [3.0]], 1000, first=400, smallest=10)
     rounds = learner.propose()
     assert sum(round_.participants for round_ in rounds) == 1000

@@ -85,7 +85,7 @@ def test_options_change_at_any_time_and_restarts_change_nothing(
     assert mine.best() in mine.options
 
 
-def test_a_paused_option_gets_nobody_and_is_remembered() -> None:
+def test_a_paused_option_gets_no_participants_and_keeps_its_data() -> None:
     experiment = experiment_of(horizon=100_000)
     step(experiment)
     before = experiment.estimates()[2]
@@ -102,7 +102,7 @@ def test_a_paused_option_gets_nobody_and_is_remembered() -> None:
     assert held.count(0) < 4  # nobody starts anew
 
 
-def test_a_new_option_that_is_best_is_found() -> None:
+def test_a_new_best_option_is_found() -> None:
     experiment = experiment_of(horizon=200_000)
     experiment.keep_control("option 1", 0.2, explore=True)
     for _ in range(6):
@@ -122,7 +122,7 @@ def test_a_new_option_that_is_best_is_found() -> None:
 
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_the_control_gets_its_share_and_never_goes_away(name: str, share: float) -> None:
+def test_the_control_gets_its_share_and_cannot_be_removed(name: str, share: float) -> None:
     experiment = experiment_of(name, horizon=30_000)
     experiment.keep_control("option 1", share)
     given_, everyone = 0, 0
@@ -137,7 +137,7 @@ def test_the_control_gets_its_share_and_never_goes_away(name: str, share: float)
             change("option 1")
 
 
-def test_changes_that_make_no_sense_are_rejected() -> None:
+def test_invalid_changes_are_rejected() -> None:
     experiment = experiment_of(arms=2)
     with pytest.raises(TacitError, match="'option 2', which exists"):
         experiment.add("option 2")
@@ -157,7 +157,7 @@ def test_changes_that_make_no_sense_are_rejected() -> None:
         actions.add("more")
 
 
-def test_an_option_that_loses_reports_is_noticed_and_others_are_not() -> None:
+def test_sample_ratio_mismatch_is_detected_for_the_right_option() -> None:
     """300 experiments of 40 rounds with equal loss, false-alarm rate 1e-6 at a level of 5%."""
     rng, alarms = np.random.default_rng(4), 0
     for _ in range(300):
@@ -191,7 +191,7 @@ def worth(rounds: list[list[tuple[int, int, int]]], option: int, tilt: float) ->
     return factor
 
 
-def test_the_evidence_of_ratios_is_a_mixture_that_is_kept_at_its_largest() -> None:
+def test_sample_ratio_evidence_is_a_mixture_kept_at_its_maximum() -> None:
     """Two options of the start, one that came later; the third round speaks against the first."""
     rounds = [
         [(0, 500, 370), (1, 500, 430), (2, 500, 420)],
@@ -212,7 +212,7 @@ def test_the_evidence_of_ratios_is_a_mixture_that_is_kept_at_its_largest() -> No
     assert not SampleRatio(1e-3).mismatch
 
 
-def test_reports_that_chance_takes_are_worth_one_at_most_on_average() -> None:
+def test_random_losses_of_reports_keep_the_expected_evidence_below_one() -> None:
     """Added up over everything that can happen in two rounds of six participants, of whom four
     report.
     """
@@ -233,7 +233,7 @@ def test_the_sample_ratio_of_an_experiment_counts_reports() -> None:
     assert not experiment.sample_ratio().mismatch
 
 
-def test_a_round_that_the_horizon_cuts_short_may_be_skipped_before_the_others() -> None:
+def test_a_round_truncated_by_the_horizon_may_be_skipped_early() -> None:
     """A live experiment knows at once that nobody is asked in it; others still take part."""
     experiment = experiment_of(horizon=2_500)
     experiment.keep_control("option 1", 0.25, explore=True)

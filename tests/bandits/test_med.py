@@ -40,14 +40,14 @@ def due_share(evidence: float) -> float:
     return math.exp(-evidence - min(evidence, EARLY))
 
 
-def test_arms_far_behind_keep_a_constant_part_of_the_share_of_med() -> None:
+def test_arms_with_large_gaps_keep_a_constant_part_of_their_share() -> None:
     """So that exploration falls no faster than MED's, in the long run."""
     for evidence in (EARLY, 5.0, 20.0):
         assert due_share(evidence) == pytest.approx(math.exp(-evidence) * math.exp(-EARLY))
 
 
 @pytest.mark.parametrize("index", ["variance", "chernoff"])
-def test_a_round_is_shared_out_in_proportion_to_the_exponentials(index: str) -> None:
+def test_a_round_is_divided_in_proportion_to_the_exponentials(index: str) -> None:
     """Exact sums, for which both exponents are participants times relative entropy."""
     means = [0.5, 0.52, 0.55]
     rounds = told(PrivateMED(3, 10**6, first=1000, index=index), means)
@@ -57,14 +57,14 @@ def test_a_round_is_shared_out_in_proportion_to_the_exponentials(index: str) -> 
 
 
 @given(size=st.floats(1, 1e12))
-def test_sizes_are_few_and_within_a_sixteenth_of_what_was_asked_for(size: float) -> None:
+def test_batch_sizes_are_few_and_within_a_sixteenth_of_the_requested_ones(size: float) -> None:
     found = coarse(size)
     assert abs(found - size) <= max(0.5, size / 16)
     assert coarse(found) == found
     assert found >> max(0, found.bit_length() - 4) << max(0, found.bit_length() - 4) == found
 
 
-def test_rounds_of_one_size_share_the_preparation_of_their_noise() -> None:
+def test_rounds_of_equal_size_share_their_protocol() -> None:
     """Of a hundred runs of a million participants."""
     rng, sizes = np.random.default_rng(5), set()
     world = Environment(np.linspace(0.3, 0.7, 10))
@@ -81,7 +81,7 @@ def test_rounds_of_one_size_share_the_preparation_of_their_noise() -> None:
     assert len(sizes) <= 8 * math.log2(10**6 / 64) + 1
 
 
-def test_a_share_below_the_smallest_batch_is_one_as_often_as_it_must() -> None:
+def test_a_share_below_the_minimum_batch_becomes_one_with_its_probability() -> None:
     """1,000 seeds, false-alarm rate 1e-6 for each arm: 4.9 standard errors."""
     means, least, runs = [0.5, 0.52, 0.54, 0.56], 400, 1000
     weights = [due_share(500 * kl(mean, 0.56)) for mean in means]
@@ -107,7 +107,7 @@ def test_a_share_below_the_smallest_batch_is_one_as_often_as_it_must() -> None:
     growth=st.floats(1.05, 10),
     seed=st.integers(0, 10**6),
 )
-def test_no_opened_batch_is_too_small_and_there_are_no_more_rounds_than_told(
+def test_released_batches_meet_the_minimum_and_rounds_stay_within_their_number(
     arms: int,
     horizon: int,
     first: int,
@@ -135,7 +135,7 @@ def test_no_opened_batch_is_too_small_and_there_are_no_more_rounds_than_told(
     assert rounds is None or held <= max(rounds, 2)
 
 
-def test_without_a_number_of_rounds_the_horizon_only_cuts() -> None:
+def test_without_a_number_of_rounds_only_the_horizon_truncates() -> None:
     """A run of a million participants is the beginning of one of a hundred million."""
     world, short = Environment(np.array([0.4, 0.5, 0.6])), PrivateMED(3, 10**6, 30, 15, seed=9)
     long = PrivateMED(3, 10**8, 30, 15, seed=9)
@@ -152,7 +152,7 @@ def test_without_a_number_of_rounds_the_horizon_only_cuts() -> None:
     assert short.played + last.participants == 10**6
 
 
-def test_fewer_rounds_can_be_asked_for_and_cost_little() -> None:
+def test_fewer_rounds_may_be_requested_at_little_cost() -> None:
     world, distribution = Environment(np.linspace(0.3, 0.7, 5)), laplace(1.0)
     regrets = {}
     for rounds in (None, 10):
@@ -165,7 +165,7 @@ def test_fewer_rounds_can_be_asked_for_and_cost_little() -> None:
 
 
 @pytest.mark.parametrize("level", [0.1, 1.0, 5.0, 20.0])
-def test_the_exponent_is_the_level_of_the_bound_that_it_refutes(level: float) -> None:
+def test_the_exponent_is_the_level_of_the_bound_that_it_rejects(level: float) -> None:
     rng = np.random.default_rng(4)
     world, distribution = Environment(np.array([0.2])), laplace(0.5)
     batches = [
@@ -194,7 +194,7 @@ def test_the_exponent_is_the_largest_over_a_grid(
     assert best * (1 - 1e-3) <= evidence.exponent(0.5 + gap) <= best * 1.02
 
 
-def test_the_search_for_the_exponent_does_not_stop_at_a_pole() -> None:
+def test_the_search_for_the_exponent_passes_poles() -> None:
     """Found: this came out as 0, and the arm got as much as the leader."""
     batch = Estimate(32.5, ErrorDistribution(64, 1, DiscreteLaplace(2)))
     assert evidence_of(*[batch] * 4).exponent(0.6780520343418696) == pytest.approx(9.05, abs=0.01)

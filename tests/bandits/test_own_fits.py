@@ -46,7 +46,7 @@ def reports(
 @pytest.mark.parametrize("each", [1, 30, 3000])
 @pytest.mark.parametrize("actions", [4, 30])
 @pytest.mark.parametrize("noise", [0.0, 1.0])
-def test_hardly_anybody_is_shrunk_and_what_is_lost_is_within_the_bound(
+def test_few_clients_are_shrunk_and_the_bias_is_within_its_bound(
     each: int, actions: int, noise: float
 ) -> None:
     """The worst θ* of its length that was found: along the axis that errs most."""
@@ -83,7 +83,7 @@ def test_the_learner_undoes_the_fit_within_the_span(actions: int) -> None:
     np.testing.assert_allclose(fit.plain, weighted @ weighted.T + 0.01 * span, atol=1e-8)
 
 
-def test_an_estimate_is_hardly_ever_farther_off_than_is_said() -> None:
+def test_estimates_rarely_exceed_their_stated_error() -> None:
     """2,000 normal errors of a degenerate matrix; at a chance of 0.01, false alarm below 1e-6."""
     rng = np.random.default_rng(0)
     root = rng.standard_normal((5, 3))
@@ -94,7 +94,7 @@ def test_an_estimate_is_hardly_ever_farther_off_than_is_said() -> None:
     assert far < 4 * np.sqrt(np.trace(root @ root.T))
 
 
-def test_balls_shrink_as_more_is_known_and_stay_public() -> None:
+def test_confidence_balls_shrink_and_stay_public() -> None:
     """Radii follow from what was released: the same learner, restored, asks for the same ones."""
     rng = np.random.default_rng(3)
     world = random_population(5, 60, client_std=0.1, bound=1.0, rng=rng)
@@ -137,7 +137,7 @@ def test_the_best_action_is_kept_under_every_trust_model(name: str) -> None:
     assert lost <= 1
 
 
-def test_a_shuffler_asks_few_clients_for_actions_and_many_for_parameters() -> None:
+def test_a_shuffler_round_needs_few_clients_for_actions_and_many_for_parameters() -> None:
     entry = lookup("sdp-dpe")
     problem = entry.make_problem({"dimension": 3, "actions": 20, "horizon": 20_000})
     start = problem.start(0, None)
@@ -156,7 +156,7 @@ def test_a_shuffler_asks_few_clients_for_actions_and_many_for_parameters() -> No
     assert set(asked.values()) == {True, False}
 
 
-def test_what_cannot_be_fitted_is_rejected() -> None:
+def test_invalid_fits_are_rejected() -> None:
     entry = lookup("cdp-dpe")
     with pytest.raises(TacitError, match="let clients report actions"):
         entry.make_problem({"delta": 0.0, "reports": "parameters"})
@@ -167,5 +167,5 @@ def test_what_cannot_be_fitted_is_rejected() -> None:
         DistributedElimination(np.eye(3), 100, constants="paper", fitted=FittedReports(1))
 
 
-def test_errors_too_large_for_any_bound_on_what_is_lost_have_none() -> None:
+def test_errors_beyond_any_bound_on_the_bias_are_unbounded() -> None:
     assert own_fits.cut_off(1.0, np.array([1e60]), 10, 0.01) == np.inf

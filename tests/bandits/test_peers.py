@@ -37,12 +37,12 @@ def batches(rounds: list[Round]) -> dict[int, list[int]]:
     return found
 
 
-def test_an_episode_plays_an_arm_as_often_as_ever_before() -> None:
+def test_an_episode_plays_an_arm_as_often_as_all_before() -> None:
     for sizes in batches(played(AdaPKLUCB(5, 20_000, 1.0))).values():
         assert sizes == [1, *(2**i for i in range(len(sizes) - 1))]
 
 
-def test_the_index_is_the_printed_one() -> None:
+def test_the_index_matches_the_paper() -> None:
     learner = AdaPKLUCB(2, 10_000, epsilon=0.5)
     for _ in range(12):
         for round_ in learner.propose():
@@ -58,7 +58,7 @@ def test_the_index_is_the_printed_one() -> None:
             assert last * kl(raised, learner._index(arm, level)) == pytest.approx(level)
 
 
-def test_batches_of_lazy_thompson_sampling_double_and_the_rest_stays_closed() -> None:
+def test_lazy_thompson_sampling_doubles_batches_and_releases_no_remainder() -> None:
     rounds = played(LazyDPTS(5, 20_000, 1.0))
     for sizes in batches(rounds).values():
         assert sizes == [2**i for i in range(len(sizes))]
@@ -68,7 +68,7 @@ def test_batches_of_lazy_thompson_sampling_double_and_the_rest_stays_closed() ->
     assert len({round_.arm for round_ in closed}) == len(closed)
 
 
-def test_a_larger_posterior_wins_as_often_as_it_should() -> None:
+def test_the_larger_posterior_draw_wins_with_its_probability() -> None:
     """One arm of one reward each, 1 and 0, and no noise to allow for: Beta(2, 1) beats Beta(1, 2)
     in 5 of 6 draws; 5,000 draws, 5 standard errors.
     """
@@ -86,7 +86,7 @@ def regret(learner: Learner, seed: int) -> float:
 
 
 @pytest.mark.extended
-def test_on_the_published_instance_sharing_out_costs_thompson_nothing() -> None:
+def test_on_the_published_instance_batching_costs_thompson_sampling_nothing() -> None:
     """Five arms, 10^5 participants, ε = 1, 6 runs; standard errors are 30 to 50."""
     size = (5, 10**5, 1.0)
     shared = np.mean([regret(LazyDPTS(*size, seed=seed), seed) for seed in range(6)])

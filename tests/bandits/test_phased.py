@@ -94,7 +94,7 @@ def recorded(learner: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("constants", ["tight", "paper"])
-def test_widths_and_standings_count_reports_not_participants(constants: str) -> None:
+def test_widths_and_arm_summaries_count_reports_not_participants(constants: str) -> None:
     """A third of the reports: the evidence of clients is three times as wide, and of single plays
     too; the paper's width follows reports.
     """
@@ -133,7 +133,7 @@ def test_phases_fill_the_horizon_exactly(constants: str) -> None:
         assert learner.finished
 
 
-def test_clients_grow_as_the_paper_says() -> None:
+def test_numbers_of_clients_grow_as_in_the_paper() -> None:
     learner = DistributedElimination(sphere(50, 4), 10_000, constants="paper")
     phases = drive(learner, np.zeros(4), np.random.default_rng(0))
     released = [phase for phase in phases if phase.released]
@@ -150,7 +150,7 @@ def test_single_elimination_starts_at_the_bound_on_the_support() -> None:
     assert SingleElimination(sphere(100, 20), 10_000).length(1) == 103
 
 
-def test_the_printed_widths() -> None:
+def test_widths_match_the_paper() -> None:
     learner = DistributedElimination(sphere(1000, 20), 10**6, constants="paper")
     phase = Design((0, 1, 2), (86, 86, 86), 256.0)
     expected = (
@@ -176,7 +176,7 @@ def test_a_clear_winner_is_found(kind: type[PhasedElimination]) -> None:
 
 @pytest.mark.parametrize("constants", ["tight", "paper"])
 @pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
-def test_a_state_stored_as_json_goes_on_the_same(
+def test_a_learner_restored_from_json_continues_identically(
     kind: type[PhasedElimination], constants: str
 ) -> None:
     table = sphere(60, 4)
@@ -191,7 +191,7 @@ def test_a_state_stored_as_json_goes_on_the_same(
     assert learner.best() == copy.best()
 
 
-def test_actions_that_do_not_span_the_space() -> None:
+def test_actions_that_do_not_span_the_space_are_compared() -> None:
     table = np.hstack([sphere(80, 3), np.zeros((80, 2))])
     learner = DistributedElimination(table, 100_000)
     drive(learner, np.array([*(0.8 * table[5, :3]), 0.3, -0.2]), np.random.default_rng(0))
@@ -288,14 +288,14 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
         ({"constants": "loose"}, "constants"),
     ],
 )
-def test_what_makes_no_sense_is_rejected(arguments: dict[str, float], message: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         learner_of(
             name_of(DistributedElimination), {"actions": np.eye(3), "horizon": 1000} | arguments
         )
 
 
-def test_phases_are_taken_in_turn() -> None:
+def test_phases_run_in_order() -> None:
     learner = DistributedElimination(np.eye(3), 1000)
     (phase,) = learner.propose()
     assert learner.propose() == [phase]
@@ -309,7 +309,7 @@ def test_phases_are_taken_in_turn() -> None:
 
 
 @pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
-def test_dropped_actions_stand_where_they_stood(kind: type[PhasedElimination]) -> None:
+def test_dropped_actions_keep_their_estimates(kind: type[PhasedElimination]) -> None:
     """Found: later phases do not span a dropped action, and pulled its mean to a certain zero.
 
     Intervals of 99.99 % for 3 options in 20 runs; alarm rate below 1e-2, with sub-Gaussian
@@ -330,7 +330,7 @@ def test_dropped_actions_stand_where_they_stood(kind: type[PhasedElimination]) -
     assert dropped == 20
 
 
-def test_clients_fit_parameters_only_where_that_is_worth_it() -> None:
+def test_clients_fit_parameters_only_where_that_reduces_the_error() -> None:
     """Among very many, privacy noise is nothing and a fit gains nothing: averages are reported."""
     kinds = {}
     for clients in (1000, 10**6):

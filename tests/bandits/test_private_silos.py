@@ -27,7 +27,7 @@ from tacit.types import Floats
 RUNS = 3
 
 
-def test_centred_statistics_move_by_no_more_than_is_proved() -> None:
+def test_centred_statistics_move_within_the_proven_sensitivity() -> None:
     """Extreme and random users, in two to six dimensions; the bound is reached."""
     rng = np.random.default_rng(0)
     for weight in (1.0, 1.6, 2.0, 2.5):
@@ -53,14 +53,14 @@ def _across(x: Floats) -> Floats:
     return np.asarray(rest / np.linalg.norm(rest))
 
 
-def test_half_the_weighted_sensitivity_would_be_exceeded() -> None:
+def test_half_the_weighted_sensitivity_is_exceeded() -> None:
     x, y = np.array([[1.0, 0.0], [-0.5, math.sqrt(0.75)]]), np.array([1.0, 1.0])
     rows = moments.pack((y - 0.5)[:, None] * x, x[:, :, None] * x[:, None, :], weight=2.0)
     assert np.linalg.norm(rows[0] - rows[1]) == pytest.approx(math.sqrt(4.5))
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5, 10, 21])
-def test_the_largest_eigenvalue_of_the_noise_exceeds_its_bound_as_rarely_as_stated(
+def test_the_largest_noise_eigenvalue_exceeds_its_bound_at_most_at_the_stated_rate(
     dimension: int,
 ) -> None:
     """20,000 matrices; the expected number of eigenvalues is nearly the chance where that is
@@ -185,7 +185,7 @@ def off(actor: Any, world: Silos, rng: np.random.Generator) -> Floats:
 @pytest.mark.extended
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("name", extended_after(3, HELD_OUT))
-def test_rigorous_confidence_holds_at_once_on_held_out_instances(name: str, guarantee: Any) -> None:
+def test_rigorous_confidence_sets_cover_held_out_instances(name: str, guarantee: Any) -> None:
     """α = 0.01 for all actions and synchronisations of a run; 3 runs, none of which comes near."""
     assert np.abs(misses(name, "rigorous", guarantee, 0.01)).max() <= 1
 
@@ -193,7 +193,7 @@ def test_rigorous_confidence_holds_at_once_on_held_out_instances(name: str, guar
 @pytest.mark.extended
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("name", extended_after(3, HELD_OUT))
-def test_calibrated_confidence_holds_as_often_as_it_says_on_held_out_instances(
+def test_calibrated_confidence_sets_cover_held_out_instances_at_their_rate(
     name: str, guarantee: Any
 ) -> None:
     """At most α of actions are off by more than their width, on average over synchronisations; at
@@ -206,7 +206,7 @@ def test_calibrated_confidence_holds_as_often_as_it_says_on_held_out_instances(
         assert rate <= failure_probability
 
 
-def test_neither_confidence_is_so_wide_that_nothing_could_leave_it() -> None:
+def test_confidence_sets_are_not_trivially_wide() -> None:
     """With next to no privacy noise, and with much."""
     loose = misses("d = 5", "calibrated", (1.0, 1e-5), 0.7)
     assert 0.1 < (np.abs(loose) > 1).mean() < 0.7
@@ -214,7 +214,7 @@ def test_neither_confidence_is_so_wide_that_nothing_could_leave_it() -> None:
     assert 0.1 < np.abs(wide).max() <= 1
 
 
-def test_calibrated_confidence_without_the_noise_would_not_hold(
+def test_calibrated_confidence_sets_without_the_noise_lose_coverage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     honest = PrivateLinUCB._error
@@ -227,7 +227,7 @@ def test_calibrated_confidence_without_the_noise_would_not_hold(
     assert rate > 0.1
 
 
-def test_schedules_hold_the_whole_horizon_and_begin_early() -> None:
+def test_schedules_cover_the_whole_horizon_and_begin_early() -> None:
     for horizon in (1, 9, 10, 11, 100, 2000, 10_000):
         batches = geometric(horizon)
         assert sum(batches) == horizon
@@ -237,7 +237,7 @@ def test_schedules_hold_the_whole_horizon_and_begin_early() -> None:
     assert even(2000, 25) == (25,) * 80
 
 
-def test_an_intercept_that_is_declared_but_not_there_is_rejected() -> None:
+def test_a_declared_intercept_that_is_missing_is_rejected() -> None:
     world = Positive.draw(3, 4, 5, np.random.default_rng(0))
     problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
     experiment = lookup("secagg-fedlinucb").build(problem.changed(constant=0.5))
@@ -261,7 +261,7 @@ def test_an_intercept_is_appended_where_none_is_declared() -> None:
     assert centred @ lifted[0, :, 0] == pytest.approx(float(x[0, 0] @ theta) - 0.5)
 
 
-def test_a_restored_learner_goes_on_as_it_would_have() -> None:
+def test_a_restored_learner_continues_identically() -> None:
     problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 60})
     world = Synthetic.draw(3, 4, 5, np.random.default_rng(0))
     for mode in ("rigorous", "calibrated"):
@@ -279,7 +279,7 @@ def test_a_restored_learner_goes_on_as_it_would_have() -> None:
         assert again.to_dict() == learner.to_dict()
 
 
-def test_calibrated_runs_say_what_they_are() -> None:
+def test_calibrated_runs_are_labelled_calibrated() -> None:
     from tacit.cli.simulating import summarised
 
     size: dict[str, Any] = {"silos": 3, "dimension": 3, "actions": 3, "horizon": 30, "runs": 1}
@@ -288,7 +288,7 @@ def test_calibrated_runs_say_what_they_are() -> None:
         assert any("calibrated, not proved" in line for line in found) == (mode == "calibrated")
 
 
-def test_modes_and_schedules_that_do_not_exist_are_rejected() -> None:
+def test_unknown_modes_and_schedules_are_rejected() -> None:
     with pytest.raises(TacitError, match="mode is 'wild'"):
         SilosProblem.of(mode="wild")
     with pytest.raises(TacitError, match="schedule is 'odd'"):

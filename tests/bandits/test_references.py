@@ -23,7 +23,7 @@ EASY = Environment(np.array([0.3, 0.5, 0.7]))
 
 
 @pytest.mark.parametrize("learner", [UCB1, KLUCB, Thompson])
-def test_lazy_zero_decides_after_every_user(learner: type[Learner]) -> None:
+def test_laziness_zero_decides_after_every_participant(learner: type[Learner]) -> None:
     textbook = learner(3, 400, lazy=0)  # type: ignore[call-arg]
     play(textbook, EASY, exact, np.random.default_rng(0))
     assert textbook._number == 400
@@ -31,7 +31,7 @@ def test_lazy_zero_decides_after_every_user(learner: type[Learner]) -> None:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("learner", [UCB1, KLUCB, Thompson, SuccessiveElimination])
-def test_laziness_hardly_costs_regret(learner: type[Learner]) -> None:
+def test_laziness_costs_little_regret(learner: type[Learner]) -> None:
     def mean_regret(lazy: float) -> float:
         runs = [play(make(lazy), EASY, exact, np.random.default_rng(seed)) for seed in range(6)]
         return sum(runs) / len(runs)
@@ -43,7 +43,7 @@ def test_laziness_hardly_costs_regret(learner: type[Learner]) -> None:
     assert regrets[1] < 1.3 * regrets[0] + 5
 
 
-def test_ucb1_takes_the_largest_mean_plus_width() -> None:
+def test_ucb1_plays_the_largest_mean_plus_width() -> None:
     learner = UCB1(2, 1_000, lazy=0)
     for round_, total in zip(learner.propose(), (0.0, 1.0), strict=True):
         learner.observe(round_, Estimate(total, ErrorDistribution(1, 1, None)))
@@ -59,7 +59,7 @@ def test_thompson_depends_on_its_seed_alone() -> None:
 
 
 @pytest.mark.extended
-def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
+def test_baselines_beat_chance_in_the_known_order() -> None:
     environment = Environment(np.array([0.05, 0.1, 0.05, 0.05]))
     regret = {
         learner.__name__: np.mean(
@@ -73,7 +73,7 @@ def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
     assert regret["Thompson"] < regret["KLUCB"] < regret["UCB1"] < 20_000 * 0.0375
 
 
-def test_restarts_are_fresh_and_never_open_what_a_period_cuts() -> None:
+def test_restarts_are_fresh_and_release_no_truncated_period() -> None:
     learner = Restarts(3, 20_000, FORGETTING, {"growth": 4}, start=10)
     seen: list[tuple[int, Round]] = []
     while rounds := learner.propose():
@@ -92,7 +92,7 @@ def test_restarts_are_fresh_and_never_open_what_a_period_cuts() -> None:
     assert [p for p, round_ in seen if not round_.released] == list(range(4))
 
 
-def test_restarts_recommend_what_the_last_period_found_until_it_knows_more() -> None:
+def test_restarts_recommend_the_last_periods_option_until_they_know_more() -> None:
     learner = Restarts(3, 10**9, FORGETTING, start=2_000)
     while learner.period < 1:
         for round_ in learner.propose():

@@ -43,7 +43,7 @@ def test_products_of_all_features_are_in_the_span(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["random", "interactions"])
-def test_the_noise_that_is_left_has_the_stated_covariance(kind: str) -> None:
+def test_the_remaining_noise_has_the_stated_covariance(kind: str) -> None:
     """Of 20,000 draws; entries within 6 standard errors."""
     span, rng = second_span(features_of(world_of(kind))), np.random.default_rng(2)
     draws, d = 20_000, 8
@@ -56,7 +56,7 @@ def test_the_noise_that_is_left_has_the_stated_covariance(kind: str) -> None:
     assert (np.abs(found - stated) < 6 * error + 1e-12).all()
 
 
-def test_only_the_last_round_takes_the_leading_option_without_drawing() -> None:
+def test_only_the_last_round_plays_the_leader_without_drawing() -> None:
     entry = lookup("private-contextual")
     problem = entry.make_problem({"contexts": "interactions", "horizon": 6000})
     start = problem.start(3, None)

@@ -38,7 +38,7 @@ def test_probabilities_to_be_best_sum_to_one(known: list[Known]) -> None:
 
 
 @given(one=options, other=options)
-def test_of_two_options_the_probability_is_the_closed_form(one: Known, other: Known) -> None:
+def test_the_probability_for_two_options_has_its_closed_form(one: Known, other: Known) -> None:
     """P[X > Y] = Φ((a - b) / √(s² + t²)), over nine orders of magnitude of spreads."""
     assert one[1] is not None
     assert other[1] is not None
@@ -49,7 +49,7 @@ def test_of_two_options_the_probability_is_the_closed_form(one: Known, other: Kn
 
 
 @given(gap=st.floats(-8, 8), spread=st.floats(1e-3, 1), ratio=st.floats(1e-2, 1e2))
-def test_small_probabilities_keep_their_digits(gap: float, spread: float, ratio: float) -> None:
+def test_small_probabilities_keep_their_precision(gap: float, spread: float, ratio: float) -> None:
     """Down to 1e-9, to a hundredth of themselves."""
     wide = math.hypot(spread, spread * ratio)
     known: list[Known] = [(1, 0.1 + gap * wide / 2, spread), (1, 0.1, spread * ratio)]
@@ -64,7 +64,7 @@ def test_equal_options_are_equally_likely_to_be_best(count: int) -> None:
     assert best_of([]) == []
 
 
-def test_several_options_are_compared_as_a_simulation_does() -> None:
+def test_several_options_are_compared_as_in_simulation() -> None:
     """400,000 draws of four normal means; each probability within 5 standard errors."""
     known: list[Known] = [(1, 0.5, 0.1), (1, 0.52, 0.001), (1, 0.3, 0.4), (1, 0.55, 0.03)]
     rng, draws = np.random.default_rng(0), 400_000
@@ -76,7 +76,7 @@ def test_several_options_are_compared_as_a_simulation_does() -> None:
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-300, 1e-150, 1e-17, 1e-12])
-def test_an_option_that_is_known_exactly_is_compared_like_a_number(spread: float) -> None:
+def test_an_exactly_known_option_is_compared_as_a_constant(spread: float) -> None:
     """Found: its narrow density was integrated over the gap to the next point, and always won."""
     for mean in (0.0, 0.5):
         chances = best_of([(9, mean, spread), (9, mean - 0.3, 0.1)])
@@ -84,14 +84,14 @@ def test_an_option_that_is_known_exactly_is_compared_like_a_number(spread: float
         assert best_of([(9, mean, spread)] * 3) == pytest.approx([1 / 3] * 3)
 
 
-def test_an_option_that_nobody_tried_may_be_best() -> None:
+def test_an_untried_option_may_be_best() -> None:
     rows = summaries([(100, 0.5, 0.05), (0, None, math.inf)], ("tried", "new"), 0.95)
     assert (rows[1].mean, rows[1].low, rows[1].high, rows[1].participants) == (None, 0.0, 1.0, 0)
     assert rows[0].best == pytest.approx(rows[1].best)
     assert rows[0].low == pytest.approx(0.5 - 1.96 * 0.05, abs=1e-4)
 
 
-def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
+def test_intervals_stay_within_the_range_of_rewards() -> None:
     for mean, lowest in itertools.product((-0.7, 0.01, 0.99, 1.7), (0.0, -1.0, -0.2)):
         (row,) = summaries([(10, mean, 0.2)], ("only",), 0.95, lowest)
         assert lowest <= row.low <= row.high <= (1.0 if lowest == 0 else -lowest)
@@ -102,7 +102,7 @@ def test_intervals_stay_within_the_rewards_even_if_means_do_not() -> None:
 @pytest.mark.parametrize("level", [0.8, 0.95])
 @pytest.mark.parametrize("distribution", extended_after(1, DISTRIBUTIONS))
 @pytest.mark.parametrize(("mean", "sizes"), [(0.5, (400,)), (0.3, (200, 800)), (0.85, (900, 100))])
-def test_intervals_hold_the_truth_at_about_the_nominal_rate(
+def test_intervals_cover_at_about_the_nominal_rate(
     distribution: str, mean: float, sizes: tuple[int, ...], level: float
 ) -> None:
     """1,500 histories of fixed sizes, bits as rewards: the share is within 2 points of the nominal
@@ -126,7 +126,7 @@ def test_intervals_hold_the_truth_at_about_the_nominal_rate(
     assert binom.ppf(1e-6, runs, level - 0.02) <= held <= binom.isf(1e-6, runs, level + 0.02)
 
 
-def test_intervals_of_other_rewards_are_too_wide_rather_than_too_narrow() -> None:
+def test_intervals_of_non_binary_rewards_are_conservative() -> None:
     """A coin has the largest variance of all rewards with its mean."""
     rng, held = np.random.default_rng(3), 0
     world = Environment(np.array([0.4, 0.4]), "beta")
@@ -138,7 +138,7 @@ def test_intervals_of_other_rewards_are_too_wide_rather_than_too_narrow() -> Non
     assert held >= binom.ppf(1e-6, 1_000, 0.95)
 
 
-def test_a_tally_adds_up_sums_participants_and_noise() -> None:
+def test_a_summary_sums_rewards_participants_and_noise() -> None:
     tally = Tally(1_000, 500)
     assert (tally.mean, tally.spread) == (None, math.inf)
     distribution = DiscreteLaplace(20)
@@ -155,7 +155,7 @@ def test_a_tally_adds_up_sums_participants_and_noise() -> None:
     assert tally.spread == pytest.approx(math.sqrt(variance) / held)
 
 
-def test_all_batches_count_for_standings_also_of_a_learner_that_forgets() -> None:
+def test_arm_summaries_include_batches_that_the_learner_forgets() -> None:
     learner = ForgettingElimination(2, 10_000, growth=4, constants="paper", tail=NoiseTail(9.0))
     for _ in range(3):
         for round_ in learner.propose():
