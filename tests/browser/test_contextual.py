@@ -47,7 +47,7 @@ def stored(page: Page) -> Any:
 
 
 @pytest.mark.parametrize("proofs", [False, True])
-def test_a_browser_chooses_by_the_context_and_sends_one_hidden_cell(
+def test_a_browser_chooses_by_context_and_sends_one_hidden_cell(
     browser: Browser, stage: Stage, proofs: bool
 ) -> None:
     """Neither the stated context nor the option is in any request."""

@@ -67,14 +67,12 @@ def test_options_are_drawn_by_the_weights_of_the_segment() -> None:
         {FIRST.name: "toString", "b": "1"},
     ],
 )
-def test_other_contexts_are_rejected(context: Any) -> None:
+def test_invalid_contexts_are_rejected(context: Any) -> None:
     assert drawn([context], 1) == ["context"]
 
 
 @pytest.mark.parametrize("proofs", [False, True])
-def test_tables_from_javascript_are_summed_by_the_servers_of_python(
-    tmp_path: Path, proofs: bool
-) -> None:
+def test_tables_from_javascript_are_summed_by_python_servers(tmp_path: Path, proofs: bool) -> None:
     """Through a deployed coordinator and helper without noise; with proofs nothing is dropped."""
     silent = {"noise": lambda _identity: lambda _scale: 0}
     defined = contextual(evaluation=Fraction(0), proofs=proofs)

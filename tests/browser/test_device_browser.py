@@ -107,7 +107,7 @@ def summed(parties: Parties, released: Open) -> tuple[tuple[int, ...], int]:
 # From the terms to the outcome
 
 
-def test_an_answer_travels_from_the_page_to_the_sum(tab: Tab, servers: Parties) -> None:
+def test_an_answer_from_the_page_reaches_the_sum(tab: Tab, servers: Parties) -> None:
     released = servers.open()
     shown = tab.open()
     assert (shown["question"], shown["digest"]) == (
@@ -149,7 +149,7 @@ def test_an_answer_travels_from_the_page_to_the_sum(tab: Tab, servers: Parties) 
     assert summed(servers, released) == ((1,), 1)
 
 
-def test_what_is_not_recorded_is_reported_as_zero_at_the_same_times_and_sizes(
+def test_unrecorded_answers_are_sent_as_zero_at_the_same_times_and_sizes(
     context: BrowserContext, hosts: World
 ) -> None:
     """With the same randomness, requests are the same whether the answer is 1, 0 or none."""
@@ -213,7 +213,7 @@ def test_several_metrics_with_ranges_are_rounded_and_summed(tab: Tab, hosts: Wor
 
 
 @pytest.mark.extended
-def test_twelve_metrics_are_sent_as_a_seed_and_its_rest(tab: Tab, hosts: World) -> None:
+def test_twelve_metrics_are_sent_as_a_seed_and_one_full_share(tab: Tab, hosts: World) -> None:
     names = tuple(f"metric {number}" for number in range(12))
     parties = hosts.start(terms(), answer=Answer("x", names, 3, 60), noise=Noise(Fraction(72)))
     released = joined(tab)
@@ -264,7 +264,7 @@ def test_the_network_carries_encrypted_bytes_and_public_data_only(
 
 
 @pytest.mark.extended
-def test_two_tabs_send_every_half_once(context: BrowserContext, hosts: World) -> None:
+def test_two_tabs_send_every_report_share_once(context: BrowserContext, hosts: World) -> None:
     for _ in range(3):
         parties = hosts.start(terms(question=f"Which one of {_}?"))
         parties.open()
@@ -284,7 +284,7 @@ def test_two_tabs_send_every_half_once(context: BrowserContext, hosts: World) ->
 
 
 @pytest.mark.extended
-def test_without_locks_transactions_alone_keep_tabs_from_sending_twice(
+def test_without_locks_transactions_alone_prevent_duplicate_sending(
     context: BrowserContext, hosts: World
 ) -> None:
     parties = hosts.start(terms())
@@ -333,7 +333,7 @@ def test_two_tabs_cannot_overspend(context: BrowserContext, hosts: World) -> Non
 
 
 @pytest.mark.extended
-def test_a_reload_forgets_nothing_and_sends_nothing_twice(tab: Tab, servers: Parties) -> None:
+def test_a_reload_loses_nothing_and_sends_nothing_twice(tab: Tab, servers: Parties) -> None:
     joined(tab)
     before = tab.call("record", 1)
     tab.reload()
@@ -348,7 +348,7 @@ def test_a_reload_forgets_nothing_and_sends_nothing_twice(tab: Tab, servers: Par
 
 
 @pytest.mark.extended
-def test_offline_and_back_the_same_bytes_are_sent(
+def test_after_going_offline_the_same_bytes_are_sent(
     tab: Tab, servers: Parties, context: BrowserContext
 ) -> None:
     joined(tab)
@@ -375,7 +375,7 @@ def test_offline_and_back_the_same_bytes_are_sent(
 
 
 @pytest.mark.extended
-def test_an_opened_device_starts_without_a_network_from_what_it_knows(
+def test_an_opened_device_starts_offline_from_its_storage(
     tab: Tab, servers: Parties, context: BrowserContext
 ) -> None:
     joined(tab)
@@ -389,7 +389,7 @@ def test_an_opened_device_starts_without_a_network_from_what_it_knows(
 
 
 @pytest.mark.extended
-def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
+def test_run_joins_reports_and_closes_by_itself(tab: Tab, servers: Parties) -> None:
     released = servers.open()
     tab.open()
     tab.page.evaluate(
@@ -413,7 +413,7 @@ def test_run_does_everything_by_itself(tab: Tab, servers: Parties) -> None:
 
 
 @pytest.mark.extended
-def test_another_tab_is_told_of_changes(context: BrowserContext, hosts: World) -> None:
+def test_other_tabs_are_notified_of_changes(context: BrowserContext, hosts: World) -> None:
     hosts.start(terms()).open()
     tabs = [Tab(context, hosts) for _ in range(2)]
     for tab in tabs:
@@ -530,7 +530,7 @@ def _said(status: int, content: bytes, _request: httpx.Request) -> httpx.Respons
 
 @pytest.mark.extended
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
-def test_nonsense_is_rejected_or_waited_out(tab: Tab, servers: Parties, status: int) -> None:
+def test_invalid_replies_are_rejected_or_retried(tab: Tab, servers: Parties, status: int) -> None:
     for content in (b"", b"\xff", b"[]", b"{", b"null", b'{"error": 7}', b"[" * 100_000):
         servers.fail = partial(_said, status, content)
         with pytest.raises(ThrownError) as problem:
@@ -539,7 +539,7 @@ def test_nonsense_is_rejected_or_waited_out(tab: Tab, servers: Parties, status: 
 
 
 @pytest.mark.extended
-def test_a_reply_without_end_is_cut_off_at_its_size(tab: Tab, servers: Parties) -> None:
+def test_an_endless_reply_is_cut_off_at_its_size_limit(tab: Tab, servers: Parties) -> None:
     """No later than in Python, and long before its time is up."""
     sent: list[int] = []
 
@@ -560,7 +560,7 @@ def test_a_reply_without_end_is_cut_off_at_its_size(tab: Tab, servers: Parties) 
 
 
 @pytest.mark.extended
-def test_the_longest_reply_is_as_long_as_in_python(
+def test_the_reply_size_limit_equals_pythons(
     tab: Tab, servers: Parties, hosts: World, tmp_path: Path
 ) -> None:
     path = f"{hosts.addresses[0]}/experiments/{servers.experiment.hex()}/terms"
@@ -575,7 +575,7 @@ def test_the_longest_reply_is_as_long_as_in_python(
 
 @pytest.mark.extended
 @pytest.mark.parametrize("byte", [0, 127, 255])
-def test_pauses_between_attempts_have_the_distribution_that_they_have_in_python(
+def test_retry_pauses_have_the_distribution_of_python(
     tab: Tab, servers: Parties, byte: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same numbers, where what is drawn for a time is the same."""
@@ -616,7 +616,9 @@ FIXED = """byte => {
 
 
 @pytest.mark.extended
-def test_successors_are_followed_and_changed_ones_shown_again(tab: Tab, servers: Parties) -> None:
+def test_successors_are_followed_and_changed_questions_shown_again(
+    tab: Tab, servers: Parties
+) -> None:
     first, of = servers.experiment, tab.world.located
     tab.open()
     servers.succeed(of(noise=Noise(Fraction(4)), predecessor=first))
@@ -693,7 +695,7 @@ def test_terms_that_another_page_pinned_are_not_followed_without_approval(
 
 
 @pytest.mark.extended
-def test_keys_change_by_successors_alone_and_the_ledger_is_shared(
+def test_keys_change_through_successors_only_and_the_ledger_is_shared(
     tab: Tab, servers: Parties
 ) -> None:
     first = servers.experiment
@@ -732,7 +734,7 @@ def test_no_more_than_was_guaranteed_is_ever_spent(tab: Tab, servers: Parties) -
 
 
 @pytest.mark.extended
-def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Parties) -> None:
+def test_cheap_rounds_are_joined_as_often_as_the_terms_allow(tab: Tab, servers: Parties) -> None:
     tab.open()
     for _ in range(2):
         released = servers.open(scale=Fraction(200))
@@ -758,7 +760,7 @@ def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Pa
 
 
 @pytest.mark.extended
-def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) -> None:
+def test_the_default_epsilon_limit_is_eight(tab: Tab, hosts: World) -> None:
     hosts.start(terms(), guarantee=StatedGuarantee(Fraction(9)), noise=Noise(Fraction(1, 9))).open()
     tab.open()
     with pytest.raises(ThrownError) as problem:
@@ -778,7 +780,7 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) 
 
 
 @pytest.mark.extended
-def test_the_overview_of_parties_is_that_of_python(tab: Tab, hosts: World) -> None:
+def test_the_overview_of_parties_equals_pythons(tab: Tab, hosts: World) -> None:
     first = hosts.start(terms(question="Which one?"))
     released = joined(tab)
     sending(tab)
@@ -806,7 +808,7 @@ def strangers() -> tuple[Party, ...]:
     )
 
 
-def test_a_round_that_costs_more_than_is_left_is_not_joined(tab: Tab, hosts: World) -> None:
+def test_a_round_above_the_remaining_budget_is_not_joined(tab: Tab, hosts: World) -> None:
     """The terms' own noise would fit under the limit; a round may have as little as ε asks for."""
     parties = hosts.start(terms(), noise=Noise(Fraction(4), minimum=Fraction(2)))
     parties.open(scale=Fraction(2))
@@ -820,7 +822,7 @@ def test_a_round_that_costs_more_than_is_left_is_not_joined(tab: Tab, hosts: Wor
 
 
 @pytest.mark.extended
-def test_the_participants_own_limit_holds_and_what_falls_keeps_reports_back(
+def test_the_participants_own_limit_applies_and_lowering_it_withholds_reports(
     tab: Tab, servers: Parties
 ) -> None:
     servers.open()
@@ -849,7 +851,7 @@ def _silent(prefix: str, request: httpx.Request) -> httpx.Response | None:
 
 
 @pytest.mark.extended
-def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None:
+def test_a_refund_needs_signed_aborts_of_both_servers(tab: Tab, hosts: World) -> None:
     for liar in (None, 0, 1):
         parties = hosts.start(terms(), aggregation=Aggregation(3))
         released = parties.open()
@@ -873,7 +875,9 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
 
 @pytest.mark.extended
 @pytest.mark.parametrize("stage", ["refused", "sent"])
-def test_after_three_rejected_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
+def test_after_three_aborted_rounds_no_further_one_is_joined(
+    tab: Tab, hosts: World, stage: str
+) -> None:
     """Nor where nobody says what became of them."""
     parties = hosts.start(
         terms(),
@@ -895,7 +899,7 @@ def test_after_three_rejected_rounds_no_other_is_joined(tab: Tab, hosts: World, 
 
 
 @pytest.mark.extended
-def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
+def test_after_withdrawal_nothing_is_sent_and_rejoining_needs_consent(
     tab: Tab, servers: Parties
 ) -> None:
     joined(tab)
@@ -921,7 +925,7 @@ def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
 
 
 @pytest.mark.extended
-def test_a_slot_that_comes_after_the_participant_left_is_not_kept(
+def test_a_slot_assigned_after_withdrawal_is_not_kept(
     context: BrowserContext, hosts: World
 ) -> None:
     parties = hosts.start(terms())
@@ -947,14 +951,14 @@ def test_a_slot_that_comes_after_the_participant_left_is_not_kept(
 
 
 @pytest.mark.extended
-def test_a_device_that_was_off_until_the_deadline_has_missed_it(tab: Tab, servers: Parties) -> None:
+def test_a_device_offline_until_the_deadline_misses_the_round(tab: Tab, servers: Parties) -> None:
     released = joined(tab)
     state = finishing(tab, released)
     assert (state["stage"], state["charge"], puts(servers)) == ("missed", None, [])
 
 
 @pytest.mark.extended
-def test_ledgers_travel_between_browsers_and_python(tab: Tab, servers: Parties) -> None:
+def test_ledgers_are_exchanged_between_browsers_and_python(tab: Tab, servers: Parties) -> None:
     released = joined(tab)
     sending(tab)
     finishing(tab, released)
@@ -1001,7 +1005,7 @@ VERSION = "async name => (await indexedDB.databases()).find((one) => one.name ==
 
 
 @pytest.mark.extended
-def test_a_ledger_of_an_older_format_is_rejected_and_left_alone(tab: Tab, servers: Parties) -> None:
+def test_a_ledger_of_an_older_format_is_rejected_unchanged(tab: Tab, servers: Parties) -> None:
     tab.page.evaluate(OLDER, "tacit")
     with pytest.raises(ThrownError, match="has format 1, not 2: use the version") as problem:
         tab.open()
@@ -1012,7 +1016,7 @@ def test_a_ledger_of_an_older_format_is_rejected_and_left_alone(tab: Tab, server
 
 
 @pytest.mark.extended
-def test_a_spoilt_export_changes_nothing(tab: Tab, servers: Parties) -> None:
+def test_a_corrupt_export_changes_nothing(tab: Tab, servers: Parties) -> None:
     joined(tab)
     good = json.loads(tab.call("exportLedger"))
     before = tab.stored()

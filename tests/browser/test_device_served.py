@@ -125,7 +125,7 @@ def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
     return reports
 
 
-def test_what_browsers_answer_is_what_the_experiment_counts(page: Page, both: Threads) -> None:
+def test_answers_from_browsers_are_counted_by_the_experiment(page: Page, both: Threads) -> None:
     digest = begin(both, "Is it counted?", Timing(joining=6, margin=6, grace=60))
     told = participants(page, both, digest, 24)
     assert assert_counted(both, digest, told) >= 24
@@ -145,7 +145,7 @@ def documented(text: str, caption: str) -> str:
     return str(program)
 
 
-def test_the_page_of_the_documentation_runs_under_its_headers(page: Page, both: Threads) -> None:
+def test_the_documented_page_runs_under_its_security_headers(page: Page, both: Threads) -> None:
     text = (ROOT / "docs" / "how-to" / "browser.md").read_text(encoding="utf-8")
     (document,) = re.findall(r"```html\n(.*?)```", text, re.S)
     (policy,) = re.findall(r"Content-Security-Policy: (.*)", text)

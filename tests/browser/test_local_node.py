@@ -44,7 +44,7 @@ def numbers(one: Deployed, levels: list[int]) -> list[int]:
     return found
 
 
-def test_javascript_flips_as_often_as_stated(tmp_path: Path) -> None:
+def test_javascript_flips_bits_with_the_stated_probability(tmp_path: Path) -> None:
     """A false alarm in a million runs, for zeros, ones and both; half and twice the ε are told
     apart.
     """
@@ -65,7 +65,9 @@ def test_javascript_adds_the_stated_laplace_noise(tmp_path: Path) -> None:
     assert unlike([0] * len(drawn), DiscreteLaplace(Fraction(2)))
 
 
-def test_rounds_of_the_local_model_get_the_same_verdict_as_in_python(tmp_path: Path) -> None:
+def test_javascript_and_python_give_rounds_of_the_local_model_the_same_verdict(
+    tmp_path: Path,
+) -> None:
     with deployed(definition_of(epsilon=Fraction(1)), tmp_path) as one:
         one.step(2)
         assigned = one.join(1)[0]

@@ -69,7 +69,7 @@ def test_terms_with_moments_are_read_and_weaker_ones_rejected() -> None:
     assert others == [None] * len(others)
 
 
-def test_delta_of_noise_is_that_of_python() -> None:
+def test_the_delta_of_noise_equals_pythons() -> None:
     cases = [
         (sigma, square, size, epsilon)
         for sigma in (1.5, 900.0, 2e8, 7.5e9)
@@ -87,7 +87,7 @@ def test_delta_of_noise_is_that_of_python() -> None:
         assert below == pytest.approx(_normal_tail(-epsilon), rel=1e-11)
 
 
-def test_moments_from_javascript_are_summed_by_the_servers_of_python(tmp_path: Path) -> None:
+def test_moments_from_javascript_are_summed_by_python_servers(tmp_path: Path) -> None:
     """Through a deployed coordinator and helper without noise; options as Python would draw."""
     silent = {"noise": lambda _identity: lambda _scale: 0}
     defined = contextual(evaluation=Fraction(0), levels=4, participants=10**5)

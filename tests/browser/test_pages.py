@@ -57,9 +57,7 @@ def watching(
         assert complaints == []
 
 
-def test_the_page_follows_the_experiment_without_moving_anything(
-    browser: Browser, stage: Stage
-) -> None:
+def test_the_page_updates_without_layout_shifts(browser: Browser, stage: Stage) -> None:
     stage.begin()
     for size in SIZES:
         with watching(browser, stage.page, size) as page:
@@ -79,7 +77,7 @@ def test_the_page_follows_the_experiment_without_moving_anything(
             assert page.inner_text("#told")
 
 
-def test_hostile_names_do_nothing_in_a_browser(browser: Browser, stage: Stage) -> None:
+def test_hostile_names_are_escaped_in_a_browser(browser: Browser, stage: Stage) -> None:
     stage.begin(options=(HOSTILE, "plain"), question=HOSTILE)
     with watching(browser, stage.page) as page:
         assert page.inner_text("h1") == HOSTILE
@@ -88,7 +86,7 @@ def test_hostile_names_do_nothing_in_a_browser(browser: Browser, stage: Stage) -
         assert page.locator("main script, main img").count() == 0
 
 
-def test_the_page_asks_nobody_but_the_coordinator_and_is_small(
+def test_the_page_contacts_the_coordinator_only_and_is_small(
     browser: Browser, stage: Stage
 ) -> None:
     stage.begin()
@@ -103,7 +101,7 @@ def test_the_page_asks_nobody_but_the_coordinator_and_is_small(
         assert sum(len(one.body()) for one in files) < LARGEST
 
 
-def test_without_a_script_the_page_is_right(browser: Browser, stage: Stage) -> None:
+def test_the_page_is_complete_without_scripts(browser: Browser, stage: Stage) -> None:
     stage.begin()
     stage.hold()
     context = browser.new_context(java_script_enabled=False)
@@ -115,7 +113,7 @@ def test_without_a_script_the_page_is_right(browser: Browser, stage: Stage) -> N
     context.close()
 
 
-def test_the_keyboard_reaches_everything_in_the_order_of_reading(
+def test_the_keyboard_reaches_every_control_in_reading_order(
     browser: Browser, stage: Stage
 ) -> None:
     stage.begin()
@@ -139,7 +137,7 @@ def reached(page: Page) -> list[str]:
     return found
 
 
-def test_a_coordinator_that_goes_away_is_said_to(
+def test_an_unreachable_coordinator_is_reported(
     browser: Browser, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.begin()
@@ -157,7 +155,9 @@ def test_a_coordinator_that_goes_away_is_said_to(
 
 
 @pytest.mark.slow
-def test_no_state_of_the_page_has_an_obstacle(browser: Browser, tmp_path: Path) -> None:
+def test_no_state_of_the_page_has_an_accessibility_violation(
+    browser: Browser, tmp_path: Path
+) -> None:
     with staged(tmp_path) as alone:
         for name, address in scenes(alone):
             for size in SIZES:
@@ -166,7 +166,7 @@ def test_no_state_of_the_page_has_an_obstacle(browser: Browser, tmp_path: Path) 
                         assert violations(page) == [], (name, size, scheme)
 
 
-def test_a_page_in_the_middle_of_an_experiment_has_no_obstacle(
+def test_a_page_of_a_running_experiment_has_no_accessibility_violation(
     browser: Browser, stage: Stage
 ) -> None:
     stage.begin()

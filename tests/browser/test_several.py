@@ -45,7 +45,7 @@ def begun(several: tuple[Processes, str]) -> tuple[bytes, str, str]:  # noqa: F8
     return digest, f"{both.urls[0]}/e/{digest.hex()}", f"{second}/e/{digest.hex()}"
 
 
-def test_a_page_follows_what_is_changed_through_another_process(
+def test_a_page_shows_changes_made_through_another_process(
     browser: Browser,
     several: tuple[Processes, str],  # noqa: F811
     begun: tuple[bytes, str, str],
@@ -73,7 +73,7 @@ def shown(page: Page) -> str:
     return page.content()
 
 
-def test_a_browser_shows_results_to_the_token_alone_and_never_tells_it(
+def test_a_browser_shows_protected_results_and_never_reveals_the_token(
     browser: Browser, begun: tuple[bytes, str, str]
 ) -> None:
     _digest, address, elsewhere = begun

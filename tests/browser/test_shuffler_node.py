@@ -93,7 +93,7 @@ def verdict(pair: Pair, digest: bytes, description: ShufflerRound) -> tuple[str,
         return whole.hex(), None
 
 
-def test_rounds_of_a_shuffler_get_the_same_verdict_as_in_python(pair: Pair) -> None:
+def test_javascript_and_python_give_shuffler_rounds_the_same_verdict(pair: Pair) -> None:
     digest = began(pair)
     good = announced(pair, digest, everybody(pair, digest)[0])
     noise, binding = good.noise, good.binding
@@ -123,7 +123,7 @@ def test_rounds_of_a_shuffler_get_the_same_verdict_as_in_python(pair: Pair) -> N
     assert node("verdicts", {"rounds": given})["costs"] == [cost for _, cost in expected]
 
 
-def test_the_delta_of_noise_bits_is_that_of_python() -> None:
+def test_the_delta_of_noise_bits_equals_pythons() -> None:
     cases = [
         (bits, bias, shift, epsilon)
         for bits in (3, 126, 4000)
@@ -138,7 +138,7 @@ def test_the_delta_of_noise_bits_is_that_of_python() -> None:
     assert node("deltas", {"cases": given}) == pytest.approx(expected, rel=1e-9, abs=1e-40)
 
 
-def test_open_admission_needs_the_participant_s_word() -> None:
+def test_open_admission_needs_the_participants_consent() -> None:
     """A coordinator could invent all others: a browser's device joins only if told to."""
     accepts: list[dict[str, bool]] = [{}, {"obedientCoordinator": False}]
     told = [*accepts, {"obedientCoordinator": True}]
@@ -152,7 +152,7 @@ def test_open_admission_needs_the_participant_s_word() -> None:
 
 
 @pytest.mark.parametrize("state", ["running", "stopped", "finished", "anything"])
-def test_no_state_that_a_coordinator_claims_replaces_the_participant_s_word(
+def test_no_claim_of_the_coordinator_replaces_the_participants_consent(
     pair: Pair, state: str
 ) -> None:
     """States are not signed: one that had ended made the device join without asking its user."""
@@ -177,7 +177,7 @@ def test_no_state_that_a_coordinator_claims_replaces_the_participant_s_word(
 
 
 @pytest.mark.extended
-def test_a_report_is_charged_with_its_delta_which_python_takes_over(stage: staging.Stage) -> None:
+def test_a_report_is_charged_its_delta_in_javascript_and_python(stage: staging.Stage) -> None:
     stage.begin_with("shuffler", participations=3)
     digest, keys = stage.digest.hex(), [key.hex() for key in stage.both.keys]
     spent = {"round": "07" * 16, "report": "09" * 16, "cost": "1/1000", "delta": "1/1500"}

@@ -66,7 +66,7 @@ def asked(page: Page) -> Iterator[list[Request]]:
 
 
 @pytest.mark.parametrize("proofs", [0, 1])
-def test_somebody_takes_part_from_the_terms_to_the_receipt(
+def test_a_participant_goes_from_the_terms_to_the_receipt(
     context: BrowserContext, stage: Stage, proofs: int
 ) -> None:
     stage.begin(timing=SOON, window=2, proofs=proofs)
@@ -125,7 +125,7 @@ def _url(request: Request) -> str:
     return request.url
 
 
-def test_terms_that_were_lowered_are_rejected_and_nothing_is_sent(
+def test_lowered_terms_are_rejected_and_nothing_is_sent(
     context: BrowserContext, stage: Stage
 ) -> None:
     stage.begin(timing=LATER)
@@ -151,7 +151,7 @@ def weakened(said: dict[str, Any], keys: Sequence[Ed25519PrivateKey]) -> dict[st
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_a_round_with_less_noise_is_rejected_although_it_is_signed(
+def test_a_signed_round_with_less_noise_is_rejected(
     context: BrowserContext, stage: Stage, signed: bool
 ) -> None:
     """Both servers together cannot lower it; one alone cannot change it at all."""
@@ -176,7 +176,7 @@ def test_a_round_with_less_noise_is_rejected_although_it_is_signed(
         assert not [one for one in requests if one.method == "PUT"]
 
 
-def test_reloading_going_back_and_a_second_tab_show_the_same(
+def test_reloading_back_navigation_and_a_second_tab_show_the_same_state(
     context: BrowserContext, stage: Stage
 ) -> None:
     stage.begin(timing=LATER)
@@ -206,7 +206,7 @@ def test_reloading_going_back_and_a_second_tab_show_the_same(
     assert sum(one["given"] for one in stage.rounds) == 1
 
 
-def test_offline_and_back_loses_nothing(context: BrowserContext, stage: Stage) -> None:
+def test_going_offline_and_back_loses_nothing(context: BrowserContext, stage: Stage) -> None:
     stage.begin(timing=Timing(joining=30, margin=20, grace=600), window=1)
     page = context.new_page()
     page.goto(address(stage))
@@ -225,7 +225,7 @@ def test_offline_and_back_loses_nothing(context: BrowserContext, stage: Stage) -
     page.wait_for_selector("text=Both shares have arrived", timeout=30_000)
 
 
-def test_who_is_not_asked_gets_the_best_option_and_sends_nothing(
+def test_a_participant_without_a_slot_gets_the_best_option_and_sends_nothing(
     context: BrowserContext, stage: Stage
 ) -> None:
     stage.begin(timing=LATER)
@@ -238,7 +238,7 @@ def test_who_is_not_asked_gets_the_best_option_and_sends_nothing(
     assert "nothing about you has left it" in page.inner_text("#here")
 
 
-def test_a_ledger_is_saved_and_added_elsewhere(
+def test_a_ledger_is_exported_and_merged_elsewhere(
     browser: Browser, context: BrowserContext, stage: Stage
 ) -> None:
     stage.begin(timing=LATER)
@@ -259,9 +259,7 @@ def test_a_ledger_is_saved_and_added_elsewhere(
     other.close()
 
 
-def test_without_a_script_or_means_to_seal_nobody_takes_part(
-    browser: Browser, stage: Stage
-) -> None:
+def test_participation_needs_scripts_and_encryption(browser: Browser, stage: Stage) -> None:
     stage.begin(timing=LATER)
     silent = browser.new_context(java_script_enabled=False)
     page = silent.new_page()
@@ -277,7 +275,7 @@ def test_without_a_script_or_means_to_seal_nobody_takes_part(
     bare.close()
 
 
-def test_hostile_terms_do_nothing_on_the_participants_page(
+def test_hostile_terms_are_escaped_on_the_participants_page(
     context: BrowserContext, stage: Stage
 ) -> None:
     stage.begin(timing=LATER, options=(HOSTILE, f"{HOSTILE}2"), question=HOSTILE)
@@ -293,7 +291,7 @@ def test_hostile_terms_do_nothing_on_the_participants_page(
     assert heard == []
 
 
-def test_the_participants_page_is_small_and_stands_still(
+def test_the_participants_page_is_small_and_has_no_layout_shifts(
     context: BrowserContext, stage: Stage
 ) -> None:
     stage.begin(timing=LATER)
@@ -311,7 +309,7 @@ def test_the_participants_page_is_small_and_stands_still(
 
 
 @pytest.mark.slow
-def test_no_step_of_taking_part_has_an_obstacle(
+def test_no_step_of_participation_has_an_accessibility_violation(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "FRESH", 0.0)
@@ -324,7 +322,9 @@ def test_no_step_of_taking_part_has_an_obstacle(
                     assert violations(page) == [], (name, scheme, wide)
 
 
-def test_taking_part_has_no_obstacle(context: BrowserContext, stage: Stage) -> None:
+def test_participation_has_no_accessibility_violation(
+    context: BrowserContext, stage: Stage
+) -> None:
     stage.begin(timing=LATER)
     page = agreed(context, stage)
     wait_for(lambda: page.inner_text("#spent") != "–")
@@ -364,7 +364,7 @@ def test_the_button_is_on_the_first_screen(
         assert page.evaluate(FIRST_SCREEN)
 
 
-def test_answers_have_the_words_of_the_terms(context: BrowserContext, stage: Stage) -> None:
+def test_answers_are_labelled_as_in_the_terms(context: BrowserContext, stage: Stage) -> None:
     words = ("not at all", "a little", "much")
     answer = Answer("how much you liked it", levels=2, window=3600, labels=words)
     noise = Noise(Fraction(2))
@@ -377,9 +377,7 @@ def test_answers_have_the_words_of_the_terms(context: BrowserContext, stage: Sta
     page.wait_for_selector("text=Kept on this device: a little.")
 
 
-def test_an_experiment_that_is_over_asks_nobody_to_agree(
-    context: BrowserContext, stage: Stage
-) -> None:
+def test_an_ended_experiment_asks_no_one_to_agree(context: BrowserContext, stage: Stage) -> None:
     """A participant sees how the participation goes on."""
     stage.begin(timing=LATER)
     page = agreed(context, stage)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.extended
         ("shuffler", "shuffler", "Shuffler and analyzer must not work together"),
     ],
 )
-def test_somebody_takes_part_with_noise_from_the_browser(
+def test_a_browser_adds_its_noise_under_every_trust_model(
     browser: Browser, stage: Stage, trust: str, receiver: str, honest: str
 ) -> None:
     """One report leaves, to one party; the page says who must be honest before anybody agrees."""

@@ -59,7 +59,7 @@ def test_the_device_agrees_with_every_vector_in_node() -> None:
 
 
 @pytest.mark.extended
-def test_the_vectors_are_what_python_makes_now() -> None:
+def test_the_vectors_equal_what_python_generates() -> None:
     assert json.loads(make_vectors.FILE.read_text(encoding="utf-8")) == make_vectors.vectors()
 
 
@@ -88,7 +88,7 @@ def test_a_browser_rejects_shuffler_terms_whatever_their_delta() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 12])
-def test_shares_from_javascript_are_summed_by_the_servers_of_python(length: int) -> None:
+def test_shares_from_javascript_are_summed_by_python_servers(length: int) -> None:
     noise = OwnNoise(4, Fraction(4 * length), lambda _: 0)
     session = TwoServerSession(3, 2, 1_000_003, length, noise)
     values = [[(place + metric) % 5 for metric in range(length)] for place in range(3)]
@@ -145,7 +145,7 @@ def proof_vectors() -> dict[str, Any]:
     return {"xofs": xofs, "reports": reports, "histograms": histograms}
 
 
-def test_proofs_from_javascript_are_the_vectors_byte_for_byte() -> None:
+def test_proofs_from_javascript_match_the_vectors_byte_for_byte() -> None:
     """Count, Sum up to limits of 10^15, Histogram; the draft's vectors where they are found."""
     vectors = proof_vectors()
     assert {"Prio3Count_tacit", "Prio3Sum_tacit_1", "Prio3Sum_tacit_large"} <= {
@@ -161,7 +161,7 @@ def test_proofs_from_javascript_are_the_vectors_byte_for_byte() -> None:
     assert len(wrong) == len(vectors["reports"]) + len(vectors["histograms"])
 
 
-def test_proofs_from_javascript_convince_the_servers_of_python() -> None:
+def test_proofs_from_javascript_verify_at_python_servers() -> None:
     """All levels of two metrics; the servers drop nothing."""
     noise = OwnNoise(6, Fraction(12), lambda _: 0)
     session = TwoServerSession(7, 2, MODULUS, 2, noise, verified=True)
@@ -213,7 +213,7 @@ def exported(hosts: World, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["epsilon", "participations"])
-def test_the_smallest_limit_ever_shown_counts_whatever_is_imported(name: str) -> None:
+def test_the_smallest_limit_ever_shown_applies_whatever_is_imported(name: str) -> None:
     """The terms say ε = 1 and two participations; each limit falls and never rises again."""
     values: dict[str, tuple[str | int, ...]] = {
         "epsilon": ("100", "1/2", "3/4", "1/3"),
@@ -229,7 +229,7 @@ def test_the_smallest_limit_ever_shown_counts_whatever_is_imported(name: str) ->
     assert [(one["limit"], one["participations"]) for one in found] == expected[name]
 
 
-def test_a_browsers_device_names_what_was_wrong_when_it_was_opened() -> None:
+def test_a_browser_device_names_the_invalid_argument_on_opening() -> None:
     with world() as hosts:
         keys = opening(hosts)
         pinned = {"pinned": keys["pinned"]}
@@ -253,7 +253,7 @@ def participations(exported: str) -> set[tuple[str, str]]:
     return set(names)
 
 
-def test_two_devices_that_report_in_one_round_count_twice_in_browsers_and_python() -> None:
+def test_reports_of_two_devices_in_one_round_count_twice_in_browser_and_python() -> None:
     """The same participation from two exports counts once."""
     third = {"round": "07" * 16, "report": "09" * 16, "cost": "1/2", "charged": True}
     with world() as hosts:
@@ -275,13 +275,13 @@ def test_two_devices_that_report_in_one_round_count_twice_in_browsers_and_python
     assert participations(ledger.export()) == everything
 
 
-def test_invitations_are_shown_to_the_coordinator_as_python_shows_them() -> None:
+def test_invitations_are_presented_as_in_python() -> None:
     made = invitations.make(bytes(32), Ed25519PrivateKey.from_private_bytes(bytes(32)), 20)
     shown = node("shownInvitations", {"invitations": made})
     assert shown == [without_secret(one) for one in made]
 
 
-def test_malformed_invitations_are_shown_to_nobody() -> None:
+def test_malformed_invitations_are_sent_to_no_server() -> None:
     (made,) = invitations.make(bytes(32), Ed25519PrivateKey.from_private_bytes(bytes(32)), 1)
     malformed = [f"{made} ", f" {made}", f"{made}=", "made-up", "x" * 106, "?" * 107]
     told = node("shownInvitations", {"invitations": malformed})
@@ -294,7 +294,7 @@ def test_malformed_invitations_are_shown_to_nobody() -> None:
     assert [json.loads(body)["invitation"] for body in places] == [without_secret(made)]
 
 
-def test_an_answer_goes_to_the_latest_round_whatever_has_not_ended(
+def test_an_answer_goes_to_the_latest_round_even_if_older_ones_are_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with world() as hosts:
@@ -311,7 +311,7 @@ def test_an_answer_goes_to_the_latest_round_whatever_has_not_ended(
     assert (second["recorded"], recorded["recorded"]) == (None, "1")
 
 
-def test_a_round_whose_cost_no_export_could_name_is_rejected() -> None:
+def test_a_round_with_a_cost_that_no_export_can_state_is_rejected() -> None:
     parties = Parties()
     description, plain = parties.describe().encode(), pack_fraction(terms().noise.scale)
     assert description.count(plain) == 1
