@@ -166,7 +166,7 @@ def test_an_infinite_epsilon_is_null_in_json(command: Command) -> None:
     assert found["best"] is None
 
 
-def test_help_and_version(command: Command) -> None:
+def test_help_and_version_are_printed(command: Command) -> None:
     code, out, _ = command("--version")
     assert code == 0
     assert out.startswith("tacit 0.")
@@ -315,7 +315,9 @@ ODD = st.sampled_from(
     derandomize=True,
 )
 @given(data=st.data())
-def test_odd_values_never_fall_through(command: Command, data: st.DataObject) -> None:
+def test_arbitrary_values_give_json_or_one_error_line(
+    command: Command, data: st.DataObject
+) -> None:
     """Whatever is typed: a result in JSON, or one line and exit code 2."""
     kind = data.draw(
         st.sampled_from(
@@ -385,7 +387,7 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
          {"epsilon": None, "randomized response epsilon": None}),
     ],
 )  # fmt: skip
-def test_what_is_guaranteed_is_rounded_up_where_participants_read_it(
+def test_participant_facing_guarantees_are_rounded_up(
     command: Command, words: tuple[object, ...], names: dict[str, str | None]
 ) -> None:
     exact = result(command(*words, "--json"))
@@ -397,7 +399,7 @@ def test_what_is_guaranteed_is_rounded_up_where_participants_read_it(
         assert exact[name.replace(" ", "_")] <= float(number) * (1 + 1e-12)
 
 
-def test_continuous_noise_is_said_to_be_for_simulation(command: Command) -> None:
+def test_continuous_noise_is_labelled_for_simulation(command: Command) -> None:
     found = result(
         command("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1, "--json")
     )
@@ -405,7 +407,7 @@ def test_continuous_noise_is_said_to_be_for_simulation(command: Command) -> None
     assert "simulation only" in found["guarantee"]["text"]
 
 
-def test_a_calibrated_guarantee_is_data(command: Command) -> None:
+def test_a_calibrated_guarantee_is_printed_as_data(command: Command) -> None:
     asked = ("calibrate", "--noise", "discrete-laplace", "--epsilon", 1, "--users", 64)
     found = result(command(*asked, "--json"))["guarantee"]
     assert (found["epsilon"], found["delta"], found["participations"]) == (1.0, 0.0, 1)
@@ -417,7 +419,7 @@ def test_a_calibrated_guarantee_is_data(command: Command) -> None:
     assert "guarantee: (1, 0)-DP" in command(*asked)[1]
 
 
-def test_no_true_epsilon_or_delta_among_the_corrections_is_rounded_down(command: Command) -> None:
+def test_corrections_round_no_epsilon_or_delta_down(command: Command) -> None:
     rows = result(command("corrections", "--json"))["corrections"]
     shown = [line.split()[-1] for line in command("corrections")[1].splitlines() if line]
     numbers = [float(last.replace(",", "")) for last in shown if re.fullmatch(r"[\d,.e-]+", last)]
@@ -457,7 +459,7 @@ FIELDS |= {"assumptions", "text"}
         ),
     ],
 )
-def test_a_computed_guarantee_is_data_and_a_sentence(
+def test_a_computed_guarantee_is_printed_as_data_and_a_sentence(
     command: Command, words: tuple[Any, ...], wanted: tuple[Any, ...], assumed: dict[str, Any]
 ) -> None:
     record = result(command(*words, "--json"))
@@ -470,7 +472,7 @@ def test_a_computed_guarantee_is_data_and_a_sentence(
     assert f"guarantee: {found['text']}" in " ".join(command(*words)[1].split())
 
 
-def test_noise_that_guarantees_nothing_has_no_guarantee(command: Command) -> None:
+def test_noise_without_a_guarantee_prints_none(command: Command) -> None:
     record = result(command(*PRIVACY, "--delta", 0, "--json"))
     assert (record["epsilon"], record["guarantee"]) == (None, None)
     assert "guarantee" not in command(*PRIVACY, "--delta", 0)[1]
@@ -483,7 +485,7 @@ def test_noise_that_guarantees_nothing_has_no_guarantee(command: Command) -> Non
         ("--algorithm", "cdp-se", "--seconds", 0.2),
     ],
 )
-def test_what_an_attack_shows_is_never_rounded_up(
+def test_lower_bounds_of_attacks_are_never_rounded_up(
     command: Command, words: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also under a name of its own: beside a guarantee an ε is read as guaranteed."""
@@ -496,7 +498,7 @@ def test_what_an_attack_shows_is_never_rounded_up(
     assert not re.search(r"^epsilon  ", out, re.MULTILINE)
 
 
-def test_what_is_audited_is_said_whole_and_never_rounded_down(command: Command) -> None:
+def test_audited_values_are_printed_fully_and_never_rounded_down(command: Command) -> None:
     words = ("audit", "--noise", "skellam", "--epsilon", 1.00001, "--delta", 1e-5)
     code, out, _ = command(*words, "--samples", 1000)
     assert code == 0

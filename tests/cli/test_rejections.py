@@ -203,7 +203,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @each_row("line", BAD)
-def test_a_bad_command_line_is_rejected_in_one_line(
+def test_invalid_command_lines_are_rejected_in_one_line(
     command: Command, here: Path, line: str
 ) -> None:
     out = [] if "--out" in line or not line.startswith(("simulate --", "compare")) else ["--out=x"]
@@ -215,7 +215,7 @@ def test_a_bad_command_line_is_rejected_in_one_line(
     assert {path.name for path in here.iterdir()} == set(FILES)
 
 
-def test_every_kind_of_bad_command_line_is_tried() -> None:
+def test_every_kind_of_invalid_command_line_is_tested() -> None:
     assert len(BAD) >= 120
 
 
@@ -225,7 +225,7 @@ def test_a_group_without_a_command_shows_its_help_and_nothing_else(command: Comm
     assert "cosign" in out
 
 
-def test_counts_may_be_written_as_participants_type_them(command: Command) -> None:
+def test_counts_accept_common_notations(command: Command) -> None:
     typed = ("compose", "--epsilon", 0.1, "--delta", 1e-6, "--json", "--participations")
     assert result(command(*typed, "2e1")) == result(command(*typed, 20))
 
@@ -242,7 +242,7 @@ def test_a_directory_without_permission_is_rejected(command: Command, here: Path
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_what_the_system_forbids_is_rejected_before_any_work(
+def test_missing_permissions_are_reported_before_any_work(
     command: Command, here: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def denied(**_: Any) -> None:
@@ -253,7 +253,7 @@ def test_what_the_system_forbids_is_rejected_before_any_work(
     assert {path.name for path in here.iterdir()} == set(FILES)
 
 
-def test_another_configuration_is_not_gone_on_with(command: Command, here: Path) -> None:
+def test_a_run_with_another_configuration_is_not_resumed(command: Command, here: Path) -> None:
     first = result(command(*QUICK, "--out", "kept"))
     before = {path.name: path.read_bytes() for path in (here / "kept").iterdir()}
     error = rejected(command(*QUICK, "--out", "kept", "--resume", "--arms", 4))
@@ -264,7 +264,7 @@ def test_another_configuration_is_not_gone_on_with(command: Command, here: Path)
 
 
 @pytest.mark.extended
-def test_without_matplotlib_the_table_comes_anyway(tmp_path: Path) -> None:
+def test_without_matplotlib_the_table_is_still_printed(tmp_path: Path) -> None:
     hook = "import sys\nsys.modules['matplotlib'] = None\n"
     (tmp_path / "sitecustomize.py").write_text(hook, encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -311,7 +311,7 @@ def long_run(*words: object) -> tuple[object, ...]:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("kind", ["simulate", "compare"])
-def test_an_interrupted_command_keeps_its_runs_and_goes_on(
+def test_an_interrupted_command_keeps_its_runs_and_resumes(
     command: Command, tmp_path: Path, kind: str
 ) -> None:
     out = tmp_path / "out"
@@ -344,7 +344,7 @@ def _results(found: dict[str, Any]) -> list[dict[str, Any]]:
     return listed
 
 
-def test_an_interrupt_before_the_first_run_ends_says_so(
+def test_an_interrupt_before_the_first_run_ends_is_reported(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any, **__: Any) -> None:

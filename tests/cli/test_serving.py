@@ -13,12 +13,12 @@ from tacit.errors import TacitError
 from tacit.service.http.serve import listening
 
 
-def test_a_party_that_is_not_there_is_asked_for(tmp_path: Path, command: Command) -> None:
+def test_a_missing_party_is_reported_with_its_remedy(tmp_path: Path, command: Command) -> None:
     said = rejected(command("serve", "helper", "--config", str(tmp_path / "party.toml")))
     assert "make one with `tacit party new`" in said
 
 
-def test_the_other_partys_file_is_not_served(tmp_path: Path, command: Command) -> None:
+def test_the_other_partys_configuration_is_not_served(tmp_path: Path, command: Command) -> None:
     told = member(tmp_path, "helper")
     assert told.bound is not None
     told.bound.close()
@@ -26,7 +26,7 @@ def test_the_other_partys_file_is_not_served(tmp_path: Path, command: Command) -
     assert "configures a helper: run tacit serve helper" in said
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     told = member(tmp_path, "helper")
     assert isinstance(told.bound, socket.socket)
     told.bound.listen()
@@ -35,7 +35,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     told.bound.close()
 
 
-def test_a_party_that_is_still_starting_holds_its_port(tmp_path: Path) -> None:
+def test_a_starting_party_reserves_its_port(tmp_path: Path) -> None:
     told = member(tmp_path, "helper")
     assert told.bound is not None
     told.bound.close()

@@ -47,7 +47,7 @@ def records(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["dist-dp-se", "cdp-dpe", "secagg-fedlinucb"])
-def test_a_simulation_says_what_was_asked_and_found(
+def test_a_simulation_prints_its_configuration_and_result(
     command: Command, tmp_path: Path, name: str
 ) -> None:
     size = SMALL[algorithms()[name].family]
@@ -69,14 +69,14 @@ def test_a_simulation_says_what_was_asked_and_found(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}.csv", f"{name}.jsonl"}
 
 
-def test_weak_guarantees_are_remarked_upon(command: Command) -> None:
+def test_weak_guarantees_get_a_remark(command: Command) -> None:
     words = ("simulate", "--algorithm", "sdp-ae", *SMALL["arms"], *QUICK)
     assert result(command(*words, "--epsilon", 1, "--delta", 1e-6))["warnings"] == []
     found = result(command(*words, "--epsilon", 6, "--delta", 0.01))["warnings"]
     assert all(word in line for word, line in zip(("delta", "epsilon"), found, strict=True))
 
 
-def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) -> None:
+def test_a_radius_of_the_paper_without_coverage_gets_a_remark(command: Command) -> None:
     words = ("simulate", *SMALL["arms"], "--runs", 1, "--rewards", "bernoulli", "--epsilon", 0.5)
     told = {
         (name, setting): result(
@@ -93,7 +93,7 @@ def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) 
     assert "too narrow" in " ".join(out.split())
 
 
-def test_sums_that_are_misread_too_often_leave_no_interval_and_that_is_explained(
+def test_frequent_wrap_arounds_give_no_interval_and_an_explanation(
     command: Command,
 ) -> None:
     asked = ("simulate", "--algorithm", "dist-dp-se", "--arms", 2, "--horizon", 3000, "--runs", 1)
@@ -140,7 +140,7 @@ def test_algorithms_of_every_family_are_compared(
 
 
 @pytest.mark.extended
-def test_compared_results_are_those_of_simulations(command: Command, tmp_path: Path) -> None:
+def test_comparisons_equal_single_simulations(command: Command, tmp_path: Path) -> None:
     size = (*SMALL["arms"], *QUICK)
     names = "dist-dp-se,ldp-se"
     both = result(command("compare", "--algorithms", names, *size, "--out", tmp_path))["results"]
@@ -150,9 +150,7 @@ def test_compared_results_are_those_of_simulations(command: Command, tmp_path: P
 
 
 @pytest.mark.extended
-def test_a_comparison_says_how_often_participants_may_take_part(
-    command: Command, tmp_path: Path
-) -> None:
+def test_a_comparison_states_the_number_of_participations(command: Command, tmp_path: Path) -> None:
     size = ("--arms", 2, "--horizon", 500, "--runs", 1, "--out", tmp_path)
     for names, often, said in (
         ("dist-dp-se,cdp-se", 1, "guarantee: for participants who take part at most once;"),
@@ -169,7 +167,7 @@ def _timeless(summary: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in summary.items() if key != "seconds"}
 
 
-def test_a_table_is_played_as_far_as_it_goes(command: Command, wide: Path) -> None:
+def test_a_table_is_replayed_to_its_end(command: Command, wide: Path) -> None:
     words = ("simulate", "--algorithm", "private-klucb", "--replay", wide, "--runs", 2)
     found = result(command(*words, "--json"))
     assert found["horizon"] == PEOPLE
@@ -188,7 +186,7 @@ def test_a_table_is_played_as_far_as_it_goes(command: Command, wide: Path) -> No
     assert about["people"] in text
 
 
-def test_a_log_is_played_and_says_how_often_participants_come(command: Command, long: Path) -> None:
+def test_a_log_is_replayed_and_its_participations_stated(command: Command, long: Path) -> None:
     words = ("simulate", "--algorithm", "dist-dp-se", "--replay", long, *QUICK)
     code, _, err = command(*words)
     assert code == 2
@@ -200,7 +198,7 @@ def test_a_log_is_played_and_says_how_often_participants_come(command: Command, 
     assert {row["option"] for row in found["estimates"]} == {"a", "b"}
 
 
-def test_participants_are_drawn_again_only_when_asked(command: Command, wide: Path) -> None:
+def test_participants_are_resampled_only_on_request(command: Command, wide: Path) -> None:
     words = ("simulate", "--algorithm", "private-klucb", "--replay", wide, "--horizon", 5000)
     code, _, err = command(*words, *QUICK)
     assert code == 2
@@ -222,7 +220,9 @@ def test_clipped_rewards_are_counted(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_own_data_can_be_compared_on(command: Command, wide: Path, tmp_path: Path) -> None:
+def test_algorithms_are_compared_on_recorded_data(
+    command: Command, wide: Path, tmp_path: Path
+) -> None:
     words = ("compare", "--algorithms", "klucb,dist-dp-se", "--replay", wide, *QUICK)
     found = result(command(*words, "--out", tmp_path / "out"))["results"]
     assert [row["horizon"] for row in found] == [PEOPLE] * 2
@@ -241,7 +241,7 @@ TABLES = [
 @pytest.mark.extended
 @pytest.mark.parametrize("words", TABLES, ids=lambda words: str(words[0]))
 @pytest.mark.parametrize("columns", extended_after(1, [40, 80, 300]))
-def test_tables_fit_and_nothing_is_cut(
+def test_tables_fit_the_terminal_without_truncation(
     command: Command,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -262,7 +262,7 @@ GUARDED = ("--means", "0.2,0.3,0.4", "--control-share", "0.2", "--horizon", "300
 RAIL = ("--guardrail", "errors", "--guardrail-means", "0.1,0.1,0.4")
 
 
-def test_a_guardrail_is_simulated_reported_and_told(command: Command) -> None:
+def test_a_guardrail_is_simulated_and_reported(command: Command) -> None:
     words = ("simulate", "--algorithm", "private-med", *GUARDED, *RAIL, "--runs", 2)
     found = result(command(*words, "--json"))
     assert found["paused_runs"] == {"option 3": 2}
@@ -284,7 +284,7 @@ def test_a_guardrail_is_simulated_reported_and_told(command: Command) -> None:
     assert "paused: option 3: errors is clearly worse than the control's" in text
 
 
-def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
+def test_output_without_a_guardrail_mentions_none(command: Command) -> None:
     found = result(
         command("simulate", "--algorithm", "private-med", *GUARDED, "--runs", 1, "--json")
     )
@@ -306,7 +306,7 @@ def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
         ((*RAIL, "--trust", "shuffler", "--epsilon", "0.1"), "epsilon is shared among 2 metrics"),
     ],
 )
-def test_a_guardrail_that_cannot_be_is_rejected(
+def test_invalid_guardrails_are_rejected(
     command: Command, words: tuple[str, ...], message: str
 ) -> None:
     code, out, err = command("simulate", "--algorithm", "private-med", *GUARDED, *words, *QUICK)
@@ -314,7 +314,7 @@ def test_a_guardrail_that_cannot_be_is_rejected(
     assert message in " ".join(err.split())
 
 
-def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> None:
+def test_algorithms_without_guardrails_reject_them(command: Command, wide: Path) -> None:
     code, _, err = command("simulate", "--algorithm", "dist-dp-se", *SMALL["arms"], *RAIL)
     assert code == 2
     assert "dist-dp-se has no option --guardrail" in err
@@ -325,7 +325,9 @@ def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> 
 
 
 @pytest.mark.extended
-def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_path: Path) -> None:
+def test_an_attack_figure_shows_the_attack_and_the_schedules(
+    command: Command, tmp_path: Path
+) -> None:
     words = ("attack", "--games", 40, "--runs", 1, "--seed", 3, "--out", tmp_path / "attack")
     found = result(command(*words, "--json"))
     assert found["attack"]["games"] == 40
@@ -338,7 +340,7 @@ def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_pat
     assert "games is 0" in rejected(command("attack", "--games", 0))
 
 
-def test_an_exhibit_that_cannot_be_written_is_rejected_first(
+def test_an_attack_figure_with_an_unwritable_path_is_rejected_first(
     command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("a file")
@@ -346,7 +348,7 @@ def test_an_exhibit_that_cannot_be_written_is_rejected_first(
     assert "cannot write to" in rejected(command(*words))
 
 
-def test_an_epsilon_that_was_asked_for_is_not_rounded_down(command: Command) -> None:
+def test_the_requested_epsilon_is_not_rounded_down(command: Command) -> None:
     words = ("simulate", "--algorithm", "cdp-se", *SMALL["arms"], "--epsilon", 8.00004)
     _, out, _ = command(*words)
     said = " ".join(out.split())

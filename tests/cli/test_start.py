@@ -24,19 +24,19 @@ def of_commands(*commands: str) -> set[str]:
     return modules_after(f"from tacit.cli import main; {'; '.join(ran)}")
 
 
-def test_importing_tacit_loads_nothing_heavy() -> None:
+def test_importing_tacit_loads_no_heavy_package() -> None:
     loaded = modules_after("import tacit")
     assert not (NUMERICS | {"typer", "rich"}) & loaded
     assert len([name for name in loaded if name.startswith("tacit")]) <= 2
     assert "tacit.privacy" in modules_after("import tacit; tacit.privacy")
 
 
-def test_lists_and_help_load_no_numerics() -> None:
+def test_lists_and_help_load_no_numerical_package() -> None:
     loaded = of_commands("--help", "algorithms", "algorithms --json", "simulate --help")
     assert not NUMERICS & loaded
 
 
-def test_a_simulation_loads_special_functions_and_no_more_of_scipy() -> None:
+def test_a_simulation_loads_only_special_functions_of_scipy() -> None:
     loaded = of_commands("simulate --algorithm dist-dp-se --arms 2 --horizon 10 --runs 1 --json")
     public = {name for name in loaded if name.startswith("scipy.") and name.count(".") == 1}
     assert {name for name in public if "._" not in name} <= {"scipy.special", "scipy.version"}

@@ -29,7 +29,7 @@ def study(tmp_path: Path) -> Path:
 
 
 @pytest.mark.extended
-def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -> None:
+def test_a_sweep_and_its_report_take_two_commands(command: Command, study: Path) -> None:
     code, out, err = command("sweep", study, "--workers", 0)
     assert (code, err) == (0, "")
     assert "done: 6 cells" in out
@@ -48,9 +48,7 @@ def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -
 
 
 @pytest.mark.extended
-def test_a_sweep_prints_what_is_guaranteed_beside_what_was_asked_for(
-    command: Command, tmp_path: Path
-) -> None:
+def test_a_sweep_prints_requested_and_achieved_guarantees(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     asked = {"algorithms": "['dist-dp-se']", "problems": "{arms = 2, horizon = 200}", "seeds": 1}
     lines = [f"{name} = {value}" for name, value in asked.items()]
@@ -60,7 +58,7 @@ def test_a_sweep_prints_what_is_guaranteed_beside_what_was_asked_for(
     assert "(1.366, 0)-DP" in out
 
 
-def test_a_dry_run_says_how_much_and_writes_nothing(command: Command, tmp_path: Path) -> None:
+def test_a_dry_run_states_its_size_and_writes_nothing(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(SMALL_TOML.format(seeds=1000))
     code, out, err = command("sweep", path, "--dry-run", "--workers", 4)
@@ -86,7 +84,7 @@ def test_a_dry_run_says_how_much_and_writes_nothing(command: Command, tmp_path: 
         (("report", "."), "no finished run in log.jsonl. Give the directory of a sweep"),
     ],
 )
-def test_bad_words_are_one_line_and_exit_code_2(
+def test_invalid_arguments_give_one_line_and_exit_code_2(
     command: Command,
     study: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -98,7 +96,7 @@ def test_bad_words_are_one_line_and_exit_code_2(
     assert [path.name for path in study.parent.iterdir()] == ["study.toml"]
 
 
-def test_a_bad_study_is_one_line_and_nothing_is_written(command: Command, study: Path) -> None:
+def test_an_invalid_study_gives_one_line_and_writes_nothing(command: Command, study: Path) -> None:
     study.write_text(STUDY.replace("epsilon", "epsilom"))
     said = rejected(command("sweep", study))
     assert said == (
