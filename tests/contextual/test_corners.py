@@ -62,7 +62,7 @@ def decoded(features: FeatureMap) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_corners_are_unbiased_for_features_and_their_products(seed: int) -> None:
+def test_rounding_to_corners_is_unbiased_for_features_and_products(seed: int) -> None:
     """Over 64 contexts and all options: the mean over a device's coins is x, and x xᵀ."""
     features = random_map(seed)
     chance = public_corners(features)
@@ -103,7 +103,7 @@ def test_a_participant_adds_one_to_one_cell(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_simulated_devices_land_in_corners_with_their_chances(seed: int) -> None:
+def test_simulated_devices_hit_corners_with_their_probabilities(seed: int) -> None:
     """20,000 devices of one context and option each; 5 standard errors, seeded."""
     features, rng = random_map(seed), np.random.default_rng(seed + 50)
     statistic, chance = CornerStatistic.of(features), public_corners(features)
@@ -117,7 +117,7 @@ def test_simulated_devices_land_in_corners_with_their_chances(seed: int) -> None
 
 
 @pytest.mark.parametrize("values", [128, 129])
-def test_as_many_corners_as_the_limit_are_laid_out_and_no_more(values: int) -> None:
+def test_corners_are_enumerated_up_to_the_limit(values: int) -> None:
     device = Category("device", tuple(f"d{k}" for k in range(values)))
     matrix = ((0.5, 0.1, *(0.25,) * (values - 1)),)
     features = FeatureMap((device,), ("a", "b"), (matrix, matrix))
@@ -147,7 +147,7 @@ def test_dummies_have_few_corners_and_random_features_many() -> None:
 
 
 @pytest.mark.parametrize(("scale", "servers"), [(2.0, 1), (2.0, 2), (0.7, 2)])
-def test_noise_without_its_tails_is_sub_gaussian(scale: float, servers: int) -> None:
+def test_noise_truncated_to_its_bulk_is_sub_gaussian(scale: float, servers: int) -> None:
     """The exact moment generating function of noise that is set to 0 beyond the bound."""
     one = DiscreteLaplace(scale)
     both = one if servers == 1 else one.power(2)
@@ -171,7 +171,7 @@ def test_noise_without_its_tails_is_sub_gaussian(scale: float, servers: int) -> 
 
 
 @pytest.mark.parametrize("away", [1.0, 2.5, 3.6])
-def test_options_that_are_hardly_ever_drawn_are_expected(away: float) -> None:
+def test_probabilities_of_rarely_drawn_options_are_estimated(away: float) -> None:
     """Against the exact probability of two options, down to 1.6e-4: none of 192 draws."""
     points = np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
     root = tuple(tuple(row) for row in (0.1 * np.eye(3)).tolist())

@@ -114,9 +114,7 @@ def test_every_trust_model_runs_under_one_guarantee(
         ({"contexts": "interactions", "dimension": 12}, "must be from"),
     ],
 )
-def test_what_costs_too_much_or_makes_no_sense_is_rejected(
-    options: dict[str, Any], said: str
-) -> None:
+def test_invalid_or_expensive_experiments_are_rejected(options: dict[str, Any], said: str) -> None:
     with pytest.raises(TacitError, match=said):
         built(**options)
 
@@ -156,7 +154,7 @@ def test_policies_beat_the_best_single_option() -> None:
         assert result.runs[0]["reward_mean"] > 0.55
 
 
-def test_answers_name_the_best_option_for_each_segment() -> None:
+def test_estimates_name_the_best_option_of_each_segment() -> None:
     world = SegmentContexts(np.array([[0.2, 0.7], [0.7, 0.2]]), np.array([0.4, 0.6]))
     summary = simulate(
         "private-contextual", world, horizon=60_000, runs=1, evaluation=0.1, workers=1
@@ -211,7 +209,7 @@ COVERED = [
 
 @pytest.mark.extended
 @pytest.mark.parametrize("options", COVERED, ids=range(5))
-def test_confidence_sets_hold_at_all_rounds(options: dict[str, Any]) -> None:
+def test_confidence_sets_cover_at_all_rounds(options: dict[str, Any]) -> None:
     """95 % sets miss in 12 runs at most 4 times, but with probability below 3e-4 if they miss in
     5 % of all runs; seeds 5000 on were not used for tuning.
     """
@@ -220,14 +218,14 @@ def test_confidence_sets_hold_at_all_rounds(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", COVERED, ids=range(5))
-def test_confidence_sets_hold_in_many_runs(options: dict[str, Any]) -> None:
+def test_confidence_sets_cover_in_many_runs(options: dict[str, Any]) -> None:
     """At most 5 % of 500 runs of each kind miss, 2,500 in all; binomial slack of 3 sigma."""
     found = sum(missed(seed, **options) for seed in range(6000, 6500))
     assert found <= 500 * 0.05 + 3 * (500 * 0.05 * 0.95) ** 0.5
 
 
 @pytest.mark.parametrize("seed", extended_but_every(4, [(seed,) for seed in range(8)]))
-def test_gains_hold(seed: int) -> None:
+def test_gain_intervals_cover(seed: int) -> None:
     """The interval of every option holds the true gain, in one run each (all at 95 %)."""
     experiment, world, outcome = finished(seed, evaluation=0.2, **{**SEGMENTS, "horizon": 30_000})
     means = world.shares @ world.table
@@ -242,7 +240,7 @@ def test_gains_hold(seed: int) -> None:
         assert row.high >= policy - means[option] - 0.002
 
 
-def test_own_functions_are_simulated() -> None:
+def test_callables_are_simulated() -> None:
     fields = (Category("device", ("phone", "desktop")), BoundedNumber("age", 18, 90))
 
     def draw(count: int, rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -326,13 +324,13 @@ def test_replay_by_rejection_is_unbiased(tmp_path: Path) -> None:
         ("option,reward,propensity,device\nA,1,0,x\nB,0,1,y\n", "propensity must be above 0"),
     ],
 )
-def test_logs_that_cannot_be_read_are_rejected(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_logs_are_rejected(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "log.csv").write_text(text, encoding="utf-8")
     with pytest.raises(TacitError, match=said):
         read_context_log(tmp_path / "log.csv")
 
 
-def test_declared_fields_are_those_of_the_log(tmp_path: Path) -> None:
+def test_declared_fields_match_the_log(tmp_path: Path) -> None:
     path = written(tmp_path / "log.csv", 200)
     fields = (Category("device", ("phone", "desktop", "tablet")),)
     log = read_context_log(path, fields=fields)
@@ -343,7 +341,7 @@ def test_declared_fields_are_those_of_the_log(tmp_path: Path) -> None:
         read_context_log(path, fields=(Category("device", ("fax", "pager")),))
 
 
-def test_a_paused_option_is_offered_to_nobody() -> None:
+def test_a_paused_option_is_not_assigned() -> None:
     for options in (SMALL, SEGMENTS):
         experiment, start = built(**options)
         learner = experiment.learner

@@ -36,13 +36,13 @@ VECTORS: dict[str, Any] = json.loads(MAKE["FILE"].read_text(encoding="utf-8"))
 LINEAR = pytest.mark.parametrize("case", VECTORS["linear"], ids=lambda case: str(case["name"]))
 
 
-def test_the_vectors_are_those_of_the_code() -> None:
+def test_the_committed_vectors_match_the_code() -> None:
     maps = {case["name"]: FeatureMap.from_dict(case["map"]) for case in VECTORS["linear"]}
     assert json.loads(json.dumps(MAKE["vectors"](maps))) == VECTORS
 
 
 @LINEAR
-def test_the_maps_of_the_vectors_are_those_of_the_code_up_to_a_rotation(
+def test_feature_maps_match_the_vectors_up_to_a_rotation(
     case: dict[str, Any],
 ) -> None:
     stored, made = FeatureMap.from_dict(case["map"]), MAKE["scaled_maps"]()[case["name"]]
@@ -56,7 +56,7 @@ def test_the_maps_of_the_vectors_are_those_of_the_code_up_to_a_rotation(
 
 
 @LINEAR
-def test_features_choices_and_reports_are_those_of_the_vectors(case: dict[str, Any]) -> None:
+def test_features_choices_and_reports_match_the_vectors(case: dict[str, Any]) -> None:
     features = FeatureMap.from_dict(case["map"])
     assert features.to_dict() == case["map"]
     policy = LinearPolicy.from_dict(case["policy"])
@@ -71,7 +71,7 @@ def test_features_choices_and_reports_are_those_of_the_vectors(case: dict[str, A
         assert report.vector(found[chosen], person["level"]) == person["report"]
 
 
-def test_tables_are_those_of_the_vectors() -> None:
+def test_tables_match_the_vectors() -> None:
     table = VECTORS["table"]
     features = FeatureMap.from_dict(table["map"])
     policy = TablePolicy.from_dict(table["policy"])
@@ -129,7 +129,7 @@ FIELD = st.one_of(
     seed=st.integers(0, 10**6),
     resolution=st.sampled_from([64, 1000, 4096]),
 )
-def test_features_are_never_longer_than_one(
+def test_features_have_norm_at_most_one(
     fields: list[Any], options: int, seed: int, resolution: int
 ) -> None:
     """Random maps of random contexts, inside: the largest length is nearly reached at an extreme,
@@ -161,7 +161,7 @@ def test_features_are_never_longer_than_one(
             assert sum(x * x for x in vector) <= resolution**2
 
 
-def test_the_ellipsoid_is_the_smallest_one() -> None:
+def test_the_ellipsoid_has_minimum_volume() -> None:
     """Features whose directions differ in scale by 1000 fill the ball in every direction."""
     fields = (BoundedNumber("a", 0, 1), BoundedNumber("b", 0, 1))
     raw = np.array(interactions(fields, ("x", "y"))) * np.array([1, 1000, 1, 0.001, 1, 5])[:, None]
@@ -178,7 +178,7 @@ def test_the_ellipsoid_is_the_smallest_one() -> None:
     assert smallest(plain) > 0.5 / 6  # of 1/d, which no features of length 1 exceed
 
 
-def test_redundant_features_are_dropped_and_constants_found() -> None:
+def test_redundant_features_are_dropped_and_constants_detected() -> None:
     fields = (Category("a", ("x", "y")),)
     doubled = interactions(fields, ("u", "v"))
     twice = tuple((*matrix, *matrix) for matrix in doubled)
@@ -192,7 +192,7 @@ def test_redundant_features_are_dropped_and_constants_found() -> None:
     assert constant_direction(FeatureMap(fields, ("u", "v"), rows)) is None
 
 
-def test_probabilities_become_integers_that_add_up() -> None:
+def test_probabilities_are_rounded_to_integers_with_the_exact_total() -> None:
     assert shares_of((1, 1, 1)) in [(21846, 21845, 21845), (21845, 21845, 21846)]
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -202,7 +202,7 @@ def test_probabilities_become_integers_that_add_up() -> None:
         assert np.abs(np.array(shares) / ONE - chances).max() <= 1 / ONE
 
 
-def test_a_devices_draws_follow_its_policy() -> None:
+def test_a_devices_choices_follow_its_policy() -> None:
     """False positives about 1e-9: 6 standard deviations of 4,000 draws."""
     policy = TablePolicy((shares_of((0.2, 0.8)),))
     share = sum(policy.draw(0) for _ in range(4000)) / 4000
@@ -231,7 +231,7 @@ def test_contexts_of_another_map_are_rejected(context: dict[str, Any], said: str
         MAP.of(context)
 
 
-def test_numbers_beyond_their_bounds_are_clipped() -> None:
+def test_numbers_out_of_bounds_are_clipped() -> None:
     assert MAP.of({"device": "phone", "age": 99}) == MAP.of({"device": "phone", "age": 10})
 
 
@@ -273,7 +273,7 @@ def test_wrong_values_are_rejected(wrong: Any, said: str) -> None:
         wrong()
 
 
-def test_features_of_length_one_are_reported() -> None:
+def test_features_of_norm_one_are_reported() -> None:
     report = MomentReport(dimension=2, resolution=10)
     assert report.vector((6, 8), level=1) == [6, 8, 36, 48, 64]
 

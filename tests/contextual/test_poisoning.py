@@ -42,14 +42,14 @@ def reports(contexts: str, corrupted: int, checked: bool = False) -> tuple[Any, 
     return protocol, made.reports(protocol, corrupted, rng)
 
 
-def test_a_table_moves_by_one_cell_for_each_corrupted_participant() -> None:
+def test_each_corrupted_participant_moves_a_table_by_one_cell() -> None:
     _, sums = reports("segments", 50)
     assert sums.sum() == 50
     assert sums.min() == 0
     assert not sums[::2].any()  # outcomes of 1 only
 
 
-def test_moments_move_to_the_limits_of_their_entries() -> None:
+def test_corrupted_participants_move_moments_to_their_limits() -> None:
     protocol, sums = reports("random", 50)
     statistic = protocol.statistic
     assert isinstance(statistic, MomentStatistic)
@@ -62,7 +62,7 @@ def test_moments_move_to_the_limits_of_their_entries() -> None:
 
 
 @pytest.mark.extended
-def test_corrupted_participants_cost_regret() -> None:
+def test_corrupted_participants_increase_regret() -> None:
     how: dict[str, Any] = {"horizon": 20_000, "runs": 2, "workers": 1, "arms": 4}
     entry = lookup("private-contextual")
     for contexts, factor in (("segments", 1.1), ("random", 2.0)):
@@ -73,7 +73,7 @@ def test_corrupted_participants_cost_regret() -> None:
 
 
 @pytest.mark.extended
-def test_a_plan_measures_them_and_the_weight_of_a_report() -> None:
+def test_a_plan_states_the_effect_of_poisoning_and_the_weight_of_a_report() -> None:
     found = plan(
         options=5,
         horizon=5000,
@@ -90,7 +90,7 @@ def test_a_plan_measures_them_and_the_weight_of_a_report() -> None:
     assert "--arms 5 " in found.costs[0].command
 
 
-def test_unknown_means_are_rejected() -> None:
+def test_poisoning_with_unknown_means_is_rejected() -> None:
     fields = (Category("device", ("phone", "desktop")),)
 
     def draw(count: int, rng: np.random.Generator) -> list[dict[str, Any]]:
