@@ -31,7 +31,7 @@ def identifiers(printed: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", extended_but_every(2, zip(CASES)))
-def test_the_curve_is_the_recorded_one(case: str) -> None:
+def test_the_curve_equals_the_recorded_one(case: str) -> None:
     tolerance = FEDERATED if "linucb" in case else 0.0
     found, printed = simulated(case)
     assert numbers(printed) == pytest.approx(numbers(SAID[case]), rel=PROCESSORS, abs=0.0)
