@@ -23,7 +23,7 @@ def one(arm: int, rng: Rng, threshold: float = 0.25) -> float:
     return float(rng.random() < threshold + arm / 2)
 
 
-def test_both_ways_of_asking_hand_out_the_same_rewards() -> None:
+def test_batched_and_single_calls_give_the_same_rewards() -> None:
     for arm in (0, 1):
         found, expected = (
             FromFunction(f, 2, (0.25, 0.75), True).rewards(arm, 50, np.random.default_rng(1))
@@ -32,7 +32,9 @@ def test_both_ways_of_asking_hand_out_the_same_rewards() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def test_levels_are_those_of_the_rewards_also_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_levels_match_the_rewards_in_one_call_and_in_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(contract, "CHUNK", 7)
     world = FromFunction(many, ["old", "new"], binary=True)
     levels = world.levels(1, 1000, 10, np.random.default_rng(0))
@@ -41,7 +43,7 @@ def test_levels_are_those_of_the_rewards_also_in_chunks(monkeypatch: pytest.Monk
     assert abs(levels.total / 10 - 750) < 5 * np.sqrt(1000 * 3 / 16)
 
 
-def test_means_are_those_given_or_unknown() -> None:
+def test_means_are_declared_or_unknown() -> None:
     known = FromFunction(many, 2, (0.25, 0.75))
     assert known.means is not None
     assert known.means.tolist() == [0.25, 0.75]
@@ -68,13 +70,13 @@ BAD_RESULTS: list[tuple[Any, str]] = [
 
 
 @each_row(("result", "message"), BAD_RESULTS)
-def test_bad_results_are_rejected_with_the_option(result: Any, message: str) -> None:
+def test_invalid_results_are_rejected_with_the_option(result: Any, message: str) -> None:
     world = FromFunction(lambda _arm, _users, _rng: result, ["old", "new"])
     with pytest.raises(TacitError, match=message):
         world.rewards(1, 3, np.random.default_rng(0))
 
 
-def test_binary_is_held_to_its_word() -> None:
+def test_environments_declared_binary_reject_other_rewards() -> None:
     world = FromFunction(lambda _arm, _rng: 0.5, 2, binary=True)
     with pytest.raises(
         TacitError, match=r"returned 0.5 for 'option 1': .* 0 or 1, as it is binary"
@@ -82,7 +84,7 @@ def test_binary_is_held_to_its_word() -> None:
         world.rewards(0, 1, np.random.default_rng(0))
 
 
-def test_bad_definitions_are_rejected() -> None:
+def test_invalid_definitions_are_rejected() -> None:
     with pytest.raises(TacitError, match="options are old: must be two or more different names"):
         FromFunction(many, ["old"])
     with pytest.raises(TacitError, match="two or more different names"):

@@ -70,7 +70,7 @@ def test_levels_and_rounded_rewards_have_one_distribution(name: str, precision: 
 
 
 @EACH
-def test_means_are_right_and_gaps_follow(name: str) -> None:
+def test_means_match_the_instance_and_determine_gaps(name: str) -> None:
     """200,000 rewards per arm, at most 5 standard errors off."""
     world = ENVIRONMENTS[name]
     rng = np.random.default_rng(0)
@@ -84,7 +84,7 @@ def test_means_are_right_and_gaps_follow(name: str) -> None:
 
 
 @EACH
-def test_a_round_of_an_arm_is_played_at_its_gap(name: str) -> None:
+def test_a_round_of_an_arm_costs_its_gap(name: str) -> None:
     """2,000 participants: the realised regret is within 5 standard errors of the pseudo-regret, and
     is that of the levels handed on.
     """
@@ -104,7 +104,7 @@ def test_a_round_of_an_arm_is_played_at_its_gap(name: str) -> None:
 
 
 @EACH
-def test_binary_environments_say_so(name: str) -> None:
+def test_binary_environments_declare_it(name: str) -> None:
     assert ENVIRONMENTS[name].binary is (name == "bernoulli")
     assert Replay.of([[0, 1, 1], [0, 0]]).binary
 
@@ -113,9 +113,7 @@ def test_binary_environments_say_so(name: str) -> None:
     "name", [n for n, world in ENVIRONMENTS.items() if isinstance(world, ContinuousEnvironment)]
 )
 @pytest.mark.parametrize("precision", [1, 3, 1000, 200_000])
-def test_level_probabilities_have_the_mean_and_no_dust_in_the_tails(
-    name: str, precision: int
-) -> None:
+def test_level_probabilities_have_the_exact_mean_and_clean_tails(name: str, precision: int) -> None:
     """Found: at fine precision rounding errors of one tail were clipped to be positive, and added
     up.
     """
@@ -134,7 +132,7 @@ def test_level_probabilities_have_the_mean_and_no_dust_in_the_tails(
             assert probabilities[far].sum() < 2 * stats.norm.sf(7 - 0.2)
 
 
-def test_fine_levels_of_many_users_cost_no_accuracy() -> None:
+def test_fine_levels_keep_accuracy_for_many_participants() -> None:
     world = ClippedGaussian((0.25, 0.5))
     assert world.means is not None
     levels = world.levels(0, 10**12, 10**6, np.random.default_rng(1))
@@ -144,7 +142,7 @@ def test_fine_levels_of_many_users_cost_no_accuracy() -> None:
 
 @pytest.mark.parametrize("name", ["easy", "hard"])
 @pytest.mark.parametrize("seed", [0, 1, 19])
-def test_instances_are_those_of_the_authors(name: str, seed: int) -> None:
+def test_instances_match_the_paper(name: str, seed: int) -> None:
     np.random.seed(seed)  # noqa: NPY002
     uniform = np.random.rand(10)  # noqa: NPY002
     low, high = {"easy": (0.25, 0.75), "hard": (0.45, 0.55)}[name]
@@ -206,7 +204,7 @@ def test_clusters_of_documents_become_arms(tmp_path: Path) -> None:
     np.testing.assert_array_equal(world.means, again.means)
 
 
-def test_comments_blank_lines_and_missing_features_are_read(tmp_path: Path) -> None:
+def test_comments_blank_lines_and_missing_features_are_parsed(tmp_path: Path) -> None:
     path = fold(
         tmp_path / "fold.txt",
         ["# a comment", "", "3 qid:7 1:0.5 136:2 #docid = G1", "0 qid:8 5:1e-3"],
@@ -232,7 +230,7 @@ def test_comments_blank_lines_and_missing_features_are_read(tmp_path: Path) -> N
         "1 qid:1 12",
     ],
 )
-def test_bad_lines_are_named(tmp_path: Path, bad: str) -> None:
+def test_invalid_lines_are_named(tmp_path: Path, bad: str) -> None:
     """Found: feature 0 was read as feature 136, and a missing qid passed."""
     path = fold(tmp_path / "fold.txt", [*three_groups(3), bad])
     with pytest.raises(TacitError, match=r"fold.txt line 4 is not of the form 'rel qid:"):
@@ -258,7 +256,7 @@ def test_fewer_different_documents_than_arms_are_rejected(tmp_path: Path) -> Non
     assert read_mslr(path, arms=2).arms == 2
 
 
-def test_a_second_metric_is_played_beside_the_first() -> None:
+def test_a_second_metric_is_simulated_beside_the_first() -> None:
     world = TwoMetrics(Bernoulli((0.2, 0.7)), Beta((0.5, 0.25)))
     rng = np.random.default_rng(0)
     assert (world.arms, world.metrics, world.binary) == (2, 2, False)
@@ -277,7 +275,7 @@ def test_a_second_metric_is_played_beside_the_first() -> None:
     assert world.play(Round(0, 100, Arm(1), released=False), None, rng).load.participants == 100
 
 
-def test_second_metrics_that_do_not_fit_are_rejected(tmp_path: Path) -> None:
+def test_invalid_second_metrics_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match="the first metric has 2 arms, the second 3"):
         TwoMetrics(Bernoulli((0.2, 0.7)), Bernoulli((0.2, 0.7, 0.1)))
     (tmp_path / "wide.csv").write_text("a,b\n1,0\n0,1\n", encoding="utf-8")

@@ -50,7 +50,7 @@ def distribution_by_client(clients: int, plays: tuple[int, ...]) -> Counter[tupl
 
 
 @pytest.mark.parametrize(("clients", "plays"), [(1, (1, 2)), (2, (1, 2)), (3, (2, 1)), (4, (1, 1))])
-def test_sums_at_once_have_exactly_the_distribution_of_each_client(
+def test_aggregate_sampling_has_the_distribution_of_single_clients(
     clients: int, plays: tuple[int, ...]
 ) -> None:
     """Exact: all sums of signs over clients, against products of binomial probabilities, as
@@ -67,7 +67,7 @@ def test_sums_at_once_have_exactly_the_distribution_of_each_client(
         assert Fraction(by_client[sums], outcomes) == at_once
 
 
-def test_code_of_both_paths_agrees() -> None:
+def test_both_code_paths_agree() -> None:
     """Two-sample Kolmogorov-Smirnov on each coordinate and on their difference; false alarms below
     1e-6 each.
     """
@@ -88,7 +88,7 @@ def test_code_of_both_paths_agrees() -> None:
     assert np.cov(at_once.T) == pytest.approx(expected, abs=0.1 * float(expected.max()))
 
 
-def test_no_client_goes_beyond_the_bound() -> None:
+def test_no_client_exceeds_the_bound() -> None:
     rng = np.random.default_rng(1)
     population = random_population(20, 1000, client_std=0.1, bound=1.0, rng=rng)
     assert population.reach <= 1.0
@@ -99,7 +99,7 @@ def test_no_client_goes_beyond_the_bound() -> None:
     assert rewards.std() > 0.2
 
 
-def test_the_instance_is_as_large_as_the_bound_allows() -> None:
+def test_the_instance_is_as_large_as_the_bound_permits() -> None:
     population = random_population(
         20, 1000, client_std=0.1, bound=1.0, rng=np.random.default_rng(2)
     )
@@ -121,7 +121,7 @@ def test_shared_rewards_are_binomial() -> None:
     assert draws.var(axis=0) == pytest.approx(plays * chances * (1 - chances), rel=0.15)
 
 
-def test_a_covering_leaves_no_point_of_the_ball_far_from_an_action() -> None:
+def test_a_covering_has_an_action_near_every_point_of_the_ball() -> None:
     rng = np.random.default_rng(0)
     for dimension, distance in ((1, 0.1), (2, 0.2), (3, 0.4)):
         points = covering(dimension, distance)
@@ -146,12 +146,12 @@ def test_a_covering_leaves_no_point_of_the_ball_far_from_an_action() -> None:
         ([[math.inf, 0.0], [0.0, 1.0]], "finite"),
     ],
 )
-def test_action_sets_that_are_rejected(actions: list[list[float]], message: str) -> None:
+def test_invalid_action_sets_are_rejected(actions: list[list[float]], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         check_actions(actions)
 
 
-def test_rewards_beyond_the_bound_are_rejected() -> None:
+def test_rewards_out_of_bounds_are_rejected() -> None:
     with pytest.raises(TacitError, match="beyond the bound"):
         Population(ACTIONS, THETA, 0.4, 0.4, 1.0)
     with pytest.raises(TacitError, match="beyond the bound"):
@@ -162,14 +162,14 @@ def test_rewards_beyond_the_bound_are_rejected() -> None:
         Population(ACTIONS, 2 * THETA * 3, 0.0, 0.0, 10.0)
 
 
-def test_a_population_smaller_than_the_sample_is_rejected() -> None:
+def test_a_population_below_the_sample_size_is_rejected() -> None:
     check_schedule(1000, None)
     check_schedule(1000, 1000)
     with pytest.raises(TacitError, match="1,001 different clients"):
         check_schedule(1001, 1000)
 
 
-def test_coverings_that_would_not_fit_are_rejected() -> None:
+def test_coverings_that_exceed_memory_are_rejected() -> None:
     with pytest.raises(TacitError, match="larger"):
         covering(10, 0.01)
 
@@ -179,7 +179,7 @@ def test_coverings_that_would_not_fit_are_rejected() -> None:
     [Population(ACTIONS, THETA, 0.15, 0.2, 1.0), SharedParameter(ACTIONS, THETA, 1.0)],
     ids=["population", "shared"],
 )
-def test_a_design_is_played_at_the_regret_of_its_plays(
+def test_a_design_costs_the_regret_of_its_plays(
     world: Population | SharedParameter,
 ) -> None:
     each = isinstance(world, SharedParameter)

@@ -46,7 +46,7 @@ def log(rows: int = 4000, seed: int = 0) -> Recorded:
     return world
 
 
-def test_every_recorded_participant_is_used_once_however_rounds_are_cut() -> None:
+def test_every_recorded_participant_is_used_once_for_any_round_sizes() -> None:
     rng = np.random.default_rng(1)
     run = TABLE.fresh(rng)
     parts = [run.rewards(0, n, rng) for n in (1, 19, 30)]
@@ -63,7 +63,7 @@ def test_runs_are_independent_and_seeds_repeat() -> None:
     np.testing.assert_array_equal(first, again.rewards(0, 10, np.random.default_rng(9)))
 
 
-def test_recorded_order_is_kept_when_asked() -> None:
+def test_the_recorded_order_is_kept_on_request() -> None:
     world = Recorded(TABLE.columns, TABLE.names, shuffle=False)
     rng = np.random.default_rng(0)
     np.testing.assert_array_equal(world.fresh(rng).rewards(0, 50, rng), world.columns[0])
@@ -90,7 +90,7 @@ def test_sums_of_binary_rewards_are_hypergeometric(before: int) -> None:
         assert bool(stats.chisquare(found, expected).pvalue > ALARM) is fits
 
 
-def test_levels_round_at_random_with_the_right_mean() -> None:
+def test_levels_are_randomly_rounded_with_the_exact_mean() -> None:
     """2,000 runs of 5 participants at precision 2, at most 5 standard errors off."""
     rng = np.random.default_rng(0)
     totals = []
@@ -101,7 +101,7 @@ def test_levels_round_at_random_with_the_right_mean() -> None:
     assert abs(z_score(totals, 0.25)) < 5
 
 
-def test_the_end_of_the_data_is_told_and_nobody_is_served_beyond_it() -> None:
+def test_the_end_of_the_data_is_reported_and_nothing_served_beyond_it() -> None:
     rng = np.random.default_rng(0)
     run = TABLE.fresh(rng)
     run.rewards(1, 20, rng)
@@ -116,7 +116,7 @@ def test_the_end_of_the_data_is_told_and_nobody_is_served_beyond_it() -> None:
     assert len(run.rewards(1, 10, rng)) == 10
 
 
-def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_participants() -> None:
+def test_a_recorded_environment_is_immutable_and_only_runs_serve_participants() -> None:
     copy = pickle.loads(pickle.dumps(TABLE))
     rng, same = np.random.default_rng(3), np.random.default_rng(3)
     np.testing.assert_array_equal(
@@ -134,7 +134,7 @@ def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_participan
     assert Recorded((np.ones(2), np.zeros(1)), ("A", "B")).fresh(rng).binary
 
 
-def test_what_is_guaranteed_is_said() -> None:
+def test_a_recorded_environment_states_which_participations_it_covers() -> None:
     assert TABLE.remark == ParticipantsFrom(Source.CELL, 1)
     assert TABLE.remark.text().startswith("each recorded participant takes part at most once")
     resampled = TABLE.resampled()
@@ -147,7 +147,7 @@ def test_what_is_guaranteed_is_said() -> None:
 
 
 @pytest.mark.parametrize("precision", [1, 10])
-def test_resampling_keeps_the_distribution_of_replay_bit_for_bit(precision: int) -> None:
+def test_resampling_has_the_distribution_of_replay_bit_for_bit(precision: int) -> None:
     columns = [[0, 0.25, 0.25, 1, 0.613], [1, 1, 0.5]]
     world = from_frame({"A": columns[0], "B": columns[1]}, resample=True)
     for arm in (0, 1):
@@ -159,7 +159,7 @@ def test_resampling_keeps_the_distribution_of_replay_bit_for_bit(precision: int)
         np.testing.assert_array_equal(found.counts, expected.counts)
 
 
-def test_rejection_makes_the_accepted_participants_like_everybody() -> None:
+def test_rejection_sampling_removes_selection_bias() -> None:
     """Both options have mean 0.5 in the population, but 0.74 and 0.26 among those who got them;
     200 logs, at most 5 standard errors off.
     """
@@ -176,7 +176,7 @@ def test_rejection_makes_the_accepted_participants_like_everybody() -> None:
     np.testing.assert_allclose(log().means, 0.5, atol=0.05)
 
 
-def test_rows_rejected_on_the_way_are_counted_as_used() -> None:
+def test_rejected_rows_count_as_used() -> None:
     world, rng = log(), np.random.default_rng(0)
     run = world.fresh(rng)
     assert run.used == 0
@@ -196,7 +196,7 @@ def test_a_horizon_counts_only_rows_that_are_always_accepted() -> None:
     assert len(run.rewards(0, world.horizon, np.random.default_rng(0))) == world.horizon
 
 
-def test_arms_and_horizons_that_do_not_fit_are_rejected() -> None:
+def test_arms_and_horizons_that_do_not_match_the_data_are_rejected() -> None:
     """Found: two arms on a three-armed environment never tried its best one, four were an
     IndexError.
     """

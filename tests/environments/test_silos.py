@@ -48,14 +48,14 @@ def test_synthetic_features_are_on_the_sphere_with_a_constant_appended() -> None
     assert np.abs(direction.mean(axis=0)).max() < 5 * np.sqrt(0.5 / 9 / 400)
 
 
-def test_seeds_repeat_and_noise_has_the_stated_deviation() -> None:
+def test_seeds_reproduce_and_noise_has_the_stated_deviation() -> None:
     one, other = (Synthetic.draw(2, 5, 10, np.random.default_rng(3)) for _ in range(2))
     np.testing.assert_array_equal(one.parameter, other.parameter)
     rewards = one.rewards(np.full(20_000, 0.5), np.random.default_rng(0))
     assert rewards.std() == pytest.approx(0.25, rel=0.03)
 
 
-def test_a_ranking_is_dealt_out_to_the_silos(tmp_path: Path) -> None:
+def test_a_ranking_is_distributed_among_the_silos(tmp_path: Path) -> None:
     ranking = read_ranking(write_fold(tmp_path / "train.txt"), silos=5)
     assert (ranking.silos, ranking.dimension) == (5, 57)
     assert sum(len(silo) for silo in ranking.queries) == 24
@@ -72,7 +72,7 @@ def test_a_ranking_is_dealt_out_to_the_silos(tmp_path: Path) -> None:
     assert set(strongest) == {3, 10}
 
 
-def test_body_features_and_rejections(tmp_path: Path) -> None:
+def test_body_features_are_read_and_invalid_files_rejected(tmp_path: Path) -> None:
     path = write_fold(tmp_path / "train.txt")
     assert read_ranking(path, field="body", silos=2).dimension == 78
     assert not set(columns_of("body")) & set(range(2, 125, 5))

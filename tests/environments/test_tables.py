@@ -42,9 +42,7 @@ def columns_of(world: Recorded) -> list[list[float]]:
 
 
 @given(st.data())
-def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_tables_round_trip(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any rewards, columns of any lengths, with any names or none."""
     lengths = st.lists(REWARD, min_size=1, max_size=6)
     columns = data.draw(st.lists(lengths, min_size=2, max_size=4))
@@ -73,7 +71,7 @@ def test_a_first_row_of_numbers_is_data(tmp_path: Path) -> None:
     assert columns_of(read(tmp_path / "x.csv", "0,1\n")) == [[0.0], [1.0]]
 
 
-def test_marks_blank_ends_and_spaces_change_nothing(tmp_path: Path) -> None:
+def test_byte_order_marks_blank_lines_and_spaces_are_ignored(tmp_path: Path) -> None:
     world = read(tmp_path / "x.csv", '\ufeff old , "new, bold"\r\n 1, 0.5\r\n,1e-1\r\n,\r\n\r\n')
     assert world.names == ("old", "new, bold")
     assert columns_of(world) == [[1.0], [0.5, 0.1]]
@@ -122,13 +120,15 @@ BAD_TABLES = {
 
 
 @each_row("text", BAD_TABLES)
-def test_what_cannot_be_read_for_certain_is_rejected_by_line(tmp_path: Path, text: str) -> None:
+def test_ambiguous_tables_are_rejected_with_the_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(TacitError, match=BAD_TABLES[text]) as rejection:
         read_table(write(tmp_path / "x.csv", text))
     assert len(str(rejection.value)) < 280
 
 
-def test_files_that_are_none_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_no_tables_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(TacitError, match=r"none.csv cannot be read \(No such file.*Give a CSV"):
         read_table(str(tmp_path / "none.csv"))
     with pytest.raises(TacitError, match=r"cannot be read \(Is a directory\)"):
@@ -148,7 +148,7 @@ def test_files_that_are_none_are_rejected(tmp_path: Path, monkeypatch: pytest.Mo
         read_table(tmp_path / "x.csv")
 
 
-def test_rewards_outside_are_clipped_and_counted_when_asked(tmp_path: Path) -> None:
+def test_rewards_out_of_range_are_clipped_and_counted_on_request(tmp_path: Path) -> None:
     world = read(tmp_path / "x.csv", "A,B\n-1,0.5\n3,1.5\n", clip=True)
     assert columns_of(world) == [[0.0, 1.0], [0.5, 1.0]]
     assert world.clipped == 3
@@ -176,7 +176,7 @@ class NAType:
         raise TypeError
 
 
-def test_frames_and_mappings_are_read_alike() -> None:
+def test_data_frames_and_mappings_are_read_alike() -> None:
     table = {"A": np.array([0.0, 1.0, np.nan]), 2: [True, np.float32(0.5), 1], "C": [1, None, None]}
     for source in (table, Frame(table), Frame({**table, "C": [1, NAType(), float("nan")]})):
         world = from_frame(source)
@@ -198,7 +198,7 @@ BAD_FRAMES: list[tuple[Any, str]] = [
 
 
 @each_row(("frame", "message"), BAD_FRAMES)
-def test_bad_frames_are_rejected_by_row(frame: Any, message: str) -> None:
+def test_invalid_frames_are_rejected_with_the_row(frame: Any, message: str) -> None:
     with pytest.raises(TacitError, match=message):
         from_frame(frame)
 
@@ -210,7 +210,7 @@ def test_semicolons_and_tabs_separate_columns_where_no_comma_does(tmp_path: Path
     assert read(tmp_path / "x.csv", "old\tnew\n1\t0\n").names == ("old", "new")
 
 
-def test_a_log_is_recognised_by_its_names(tmp_path: Path) -> None:
+def test_a_log_is_recognised_by_its_column_names(tmp_path: Path) -> None:
     world = read(
         tmp_path / "log.csv",
         "time,User ID,ACTION,Outcome,propensity\n"
@@ -223,5 +223,5 @@ def test_a_log_is_recognised_by_its_names(tmp_path: Path) -> None:
     assert world.remark.occurrences == 2
 
 
-def test_options_that_share_a_word_with_a_log_stay_a_table(tmp_path: Path) -> None:
+def test_options_named_like_log_columns_stay_a_table(tmp_path: Path) -> None:
     assert read(tmp_path / "x.csv", "control,variant\n1,0\n").names == ("control", "variant")
