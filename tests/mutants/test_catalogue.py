@@ -16,7 +16,7 @@ from tests.mutants.running import Broken, put
 
 
 @pytest.mark.extended
-def test_every_target_can_be_broken_and_every_equivalent_is_still_made() -> None:
+def test_every_mutation_applies_and_equivalent_ones_are_still_generated() -> None:
     call = [sys.executable, "-m", "tests.mutants", "--list"]
     root = Path(__file__).parents[2]
     ended = subprocess.run(call, capture_output=True, text=True, check=False, cwd=root)
@@ -30,7 +30,7 @@ def test_every_target_can_be_broken_and_every_equivalent_is_still_made() -> None
         assert not function or f"def {function}(" in (root / file).read_text("utf-8"), test
 
 
-def test_a_broken_function_takes_the_place_of_a_sound_one_that_gc_does_not_see(
+def test_a_mutated_function_replaces_the_original_invisibly_to_gc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `tests/conftest.py` freezes what is collected; else every mutant is loaded afresh."""
