@@ -59,7 +59,9 @@ def test_bounds_on_the_exponential_enclose_it_tightly(rate: Fraction, bits: int)
     rate=RATES,
     bits=st.sampled_from([1, 8, 64, 192]),
 )
-def test_bounds_on_a_chance_enclose_it_tightly(factor: Fraction, rate: Fraction, bits: int) -> None:
+def test_bounds_on_a_probability_enclose_it_tightly(
+    factor: Fraction, rate: Fraction, bits: int
+) -> None:
     chance = Chance(factor, rate)
     low, high = chance.bounds(bits)
     with mp.workprec(bits + 200):
@@ -160,7 +162,9 @@ CHANCES = [
 
 
 @pytest.mark.parametrize("chance", CHANCES, ids=repr)
-def test_a_coin_has_exactly_its_probability(bit_by_bit: Enumerate, chance: Chance) -> None:
+def test_bernoulli_draws_have_exactly_their_probability(
+    bit_by_bit: Enumerate, chance: Chance
+) -> None:
     fresh = Chance(chance.factor, chance.rate)
     masses, undecided = bit_by_bit(fresh.flip, 24)
     assert undecided <= Fraction(4, 1 << 24)
@@ -172,7 +176,7 @@ def test_a_coin_has_exactly_its_probability(bit_by_bit: Enumerate, chance: Chanc
 @pytest.mark.parametrize(
     "rate", [Fraction(0), Fraction(1, 4), Fraction(3, 5), Fraction(1), Fraction(9, 4)], ids=str
 )
-def test_an_exponential_coin_has_exactly_its_probability(
+def test_bernoulli_exponential_draws_have_exactly_their_probability(
     bit_by_bit: Enumerate, rate: Fraction
 ) -> None:
     masses, undecided = bit_by_bit(lambda: coins.flip_exp(rate), 15)
@@ -276,7 +280,7 @@ def test_a_laplace_share_has_exactly_its_probabilities(
         assert_exact(masses, undecided, lambda k: mp.exp(truth(k)))
 
 
-def test_64_tied_digits_are_settled_by_the_next_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ties_of_64_digits_are_resolved_by_the_next_word(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = Chance(Fraction(1, 3))  # 0.0101...: its digits are 0x5555...
     for following, outcome in [(0x5555555555555554, True), (0x5555555555555556, False)]:
         words = iter([0x5555555555555555, 0x5555555555555555, following])
@@ -285,7 +289,9 @@ def test_64_tied_digits_are_settled_by_the_next_word(monkeypatch: pytest.MonkeyP
         assert next(words, None) is None
 
 
-def test_a_table_settles_64_tied_digits_by_the_next_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_resolves_ties_of_64_digits_by_the_next_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     part = draws.ones.__wrapped__(1, Fraction(1, 3))  # F(0) = 2/3 = 0.1010...
     for following, outcome in [(0, 0), (0xFFFFFFFFFFFFFFFF, 1)]:
         words = iter([0xAAAAAAAAAAAAAAAA, following])
@@ -375,7 +381,7 @@ def rebuilt(distribution: NoiseDistribution) -> NoiseDistribution:
 
 
 @pytest.mark.parametrize("name", DRAWABLE)
-def test_no_float_takes_part_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_float_is_used_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and thresholds are built from scratch under watch; no constant is a float, no fraction
     becomes one.
     """
@@ -398,7 +404,7 @@ def test_no_float_takes_part_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatc
         assert not {"float", "exp", "log", "sqrt", "float64"} & set(code.co_names), code.co_name
 
 
-def test_the_watch_notices_floats() -> None:
+def test_the_float_detector_detects_floats() -> None:
     with watched() as (found, _):
         _ = DiscreteLaplace(10).variance
     assert any("rate = " in line for line in found)
@@ -427,7 +433,7 @@ def test_a_forked_child_does_not_replay_its_parents_words() -> None:
     }
 
 
-def test_words_come_from_the_operating_system_and_are_used_once(
+def test_random_words_come_from_the_operating_system_and_are_used_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
@@ -445,7 +451,7 @@ def test_words_come_from_the_operating_system_and_are_used_once(
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 63, 64, 65, 72, 1000])
-def test_random_bits_fill_their_range(count: int) -> None:
+def test_random_bits_cover_their_range(count: int) -> None:
     """Every position is one at some time and zero at another, in 200 tries: false alarm below 1000
     · 2^-199.
     """
@@ -458,7 +464,7 @@ def test_random_bits_fill_their_range(count: int) -> None:
     assert common == 0
 
 
-def test_threads_that_share_a_walk_keep_its_thresholds_in_order() -> None:
+def test_threads_sharing_a_walk_keep_its_thresholds_in_order() -> None:
     walk = PolyaWalk(Fraction(1, 2), Chance(Fraction(1), Fraction(1, 300)))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -475,7 +481,7 @@ def test_threads_that_share_a_walk_keep_its_thresholds_in_order() -> None:
     assert walk._again == [walk._restart(x).bounds(64) for x in range(len(walk._again))]
 
 
-def test_a_walk_does_not_remember_more_thresholds_than_agreed(
+def test_the_cache_of_thresholds_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(walking, "MOST_THRESHOLDS", 5)
@@ -484,7 +490,7 @@ def test_a_walk_does_not_remember_more_thresholds_than_agreed(
     assert len(walk._again) == 5
 
 
-def test_wide_distributions_are_drawn_in_parts() -> None:
+def test_wide_distributions_are_drawn_as_sums_of_parts() -> None:
     parts, _ = draws.poisson_parts(Fraction(10**9, 2))
     assert parts == 64
     distribution = Binomial(10**9, 0.3)
@@ -493,7 +499,7 @@ def test_wide_distributions_are_drawn_in_parts() -> None:
 
 
 @pytest.mark.parametrize("rest", [Fraction(1, 2), Fraction(1, 97)])
-def test_thresholds_of_a_long_walk_are_exact_and_cheap(
+def test_thresholds_of_a_long_walk_are_exact_and_fast(
     monkeypatch: pytest.MonkeyPatch, rest: Fraction
 ) -> None:
     """A share of wide noise took a minute: each step beyond the cache computed an exponential."""

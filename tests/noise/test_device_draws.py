@@ -15,7 +15,7 @@ COUNT = 2000
 
 
 @EACH
-def test_draws_are_made_of_the_operating_systems_randomness_alone(name: str) -> None:
+def test_draws_use_operating_system_randomness_only(name: str) -> None:
     distribution, made = DRAWABLE[name], []
     for seed, source in ((1, "one"), (2, "one"), (1, "other")):
         random.seed(seed)
@@ -30,7 +30,7 @@ def test_draws_are_made_of_the_operating_systems_randomness_alone(name: str) -> 
 
 
 @EACH
-def test_a_draw_owes_nothing_to_those_before_it(name: str) -> None:
+def test_draws_are_independent_of_earlier_ones(name: str) -> None:
     distribution, made = DRAWABLE[name], []
     for before in ("these", "those"):
         with stream(before):

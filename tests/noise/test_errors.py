@@ -51,7 +51,7 @@ def rejection(call: Callable[[], object]) -> str:
 
 @each_row("value", NOT_POSITIVE)
 @each_row("name", POSITIVE)
-def test_a_parameter_that_is_not_a_positive_number_is_rejected(name: str, value: object) -> None:
+def test_a_nonpositive_or_infinite_parameter_is_rejected(name: str, value: object) -> None:
     message = rejection(lambda: POSITIVE[name](value))
     assert message.startswith(f"{name} is ")
     assert str(value) in message
@@ -72,14 +72,14 @@ def test_a_bias_outside_zero_to_one_is_rejected(
 
 
 @pytest.mark.parametrize("chance", [Chance(Fraction(0)), Chance(Fraction(1))])
-def test_a_certain_chance_is_no_beta(chance: Chance) -> None:
+def test_a_probability_of_one_is_no_beta(chance: Chance) -> None:
     assert "strictly between 0 and 1" in rejection(lambda: Polya(1, chance))
 
 
 @pytest.mark.parametrize(
     ("factor", "rate"), [(2, 0), (-1, 0), (1, -1), ("1", 0), (math.nan, 0), (1, math.inf)]
 )
-def test_a_chance_beyond_certainty_is_rejected(factor: Any, rate: Any) -> None:
+def test_a_probability_above_one_is_rejected(factor: Any, rate: Any) -> None:
     assert (
         "must be" in (message := rejection(lambda: Chance(factor, rate)))
         or "needs a factor" in message
@@ -96,7 +96,7 @@ def test_a_share_count_below_one_is_rejected(name: str, count: Any) -> None:
 
 @each_row("times", [0, -1, math.nan, math.inf, "two"])
 @each_row("name", DISTRIBUTIONS)
-def test_a_power_that_is_not_positive_is_rejected(name: str, times: Any) -> None:
+def test_a_nonpositive_power_is_rejected(name: str, times: Any) -> None:
     assert str(times) in rejection(lambda: DISTRIBUTIONS[name].power(times))
 
 
@@ -112,22 +112,22 @@ def test_a_level_outside_zero_to_one_is_rejected(name: str, ask: str, p: Any) ->
     "p", [1 - Fraction(1, 10**30), Fraction(1, 10**400)], ids=["almost one", "almost zero"]
 )
 @pytest.mark.parametrize("ask", ["quantile", "tail_quantile", "bound"])
-def test_a_level_that_no_double_can_tell_from_an_end_is_rejected(ask: str, p: Fraction) -> None:
+def test_a_level_indistinguishable_from_an_endpoint_is_rejected(ask: str, p: Fraction) -> None:
     assert "in double precision" in rejection(lambda: getattr(DiscreteLaplace(10), ask)(p))
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "3"], ids=repr)
-def test_a_size_that_is_no_count_is_rejected(size: Any) -> None:
+def test_an_invalid_sample_size_is_rejected(size: Any) -> None:
     assert f"size is {size}:" in rejection(lambda: Skellam(3).draw(size))
 
 
 @pytest.mark.parametrize("modulus", [1, 0, -7, 2.5, "31"], ids=repr)
-def test_a_modulus_that_releases_nothing_is_rejected(modulus: Any) -> None:
+def test_a_modulus_out_of_range_is_rejected(modulus: Any) -> None:
     assert f"modulus is {modulus}:" in rejection(lambda: modular_pmf(Skellam(3), modulus))
 
 
 @pytest.mark.parametrize("failure", [0, 1, math.nan, -1e-9, "never"], ids=repr)
-def test_a_failure_probability_that_is_none_is_rejected(failure: Any) -> None:
+def test_a_failure_probability_outside_zero_to_one_is_rejected(failure: Any) -> None:
     said = rejection(lambda: Skellam(3).tail_margin(failure))
     assert f"failure probability is {failure}:" in said
 
@@ -146,18 +146,18 @@ def test_a_table_that_is_no_distribution_is_rejected(probabilities: Any) -> None
     assert "sum to 1" in rejection(lambda: Table.of(0, probabilities))
 
 
-def test_a_table_starts_at_a_whole_number() -> None:
+def test_a_table_starts_at_an_integer() -> None:
     starts: list[Any] = [0.5, "0", None]
     for start in starts:
         assert "whole number to start at" in rejection(partial(Table.of, start, np.array([1.0])))
 
 
 @pytest.mark.parametrize(("sigma", "n"), [(0, 2), (math.nan, 2), (1, 0), (1, 1.5), ("1", 2)])
-def test_a_divergence_of_nothing_is_rejected(sigma: Any, n: Any) -> None:
+def test_a_divergence_of_no_shares_is_rejected(sigma: Any, n: Any) -> None:
     assert "must be" in rejection(lambda: sum_divergence(sigma, n))
 
 
-def test_more_bits_than_simulations_count_are_rejected() -> None:
+def test_more_bits_than_a_simulation_can_count_are_rejected() -> None:
     rng = np.random.default_rng(1)
     for size in (None, 3):
         found = rejection(partial(Binomial(1 << 63).sample, rng, size))

@@ -136,7 +136,7 @@ def hockey_stick(distribution: NoiseDistribution, shift: int, epsilon: float) ->
     )
 
 
-def test_every_distribution_of_the_package_is_in_the_suite() -> None:
+def test_every_exported_distribution_is_in_the_suite() -> None:
     ours = {
         distribution for name, distribution in STORABLE.items() if name.startswith("tacit.noise.")
     }
@@ -148,7 +148,7 @@ def test_every_distribution_of_the_package_is_in_the_suite() -> None:
     )
 
 
-def test_a_new_distribution_has_a_name_and_takes_nobodys_place() -> None:
+def test_a_new_distribution_needs_an_unused_name() -> None:
     assert Together.kind == "together"
     assert NoiseDistribution.kinds["together"] is Together
     impostor = type("Skellam", (Together,), {})
@@ -157,7 +157,7 @@ def test_a_new_distribution_has_a_name_and_takes_nobodys_place() -> None:
     assert type(distribution_from_dict(distribution_to_dict(Skellam(3)))) is Skellam
 
 
-def test_a_new_distribution_is_stored_and_read_back() -> None:
+def test_a_new_distribution_round_trips() -> None:
     for distribution in (DISTRIBUTION, DISTRIBUTION.share(7), Mixture((1.0, 4.5))):
         assert (
             distribution_from_dict(json.loads(json.dumps(distribution_to_dict(distribution))))
@@ -165,7 +165,7 @@ def test_a_new_distribution_is_stored_and_read_back() -> None:
         )
 
 
-def test_reading_imports_our_own_modules_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deserialisation_imports_tacit_modules_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr("tacit.noise.serialize.import_module", asked.append)
     for name in ("os:system", "tacit.cli.__main__:main", "tacitly:Distribution", "this:Zen", "Law"):
@@ -217,7 +217,7 @@ def test_a_new_distribution_is_calibrated_and_shared(kind: Any) -> None:
         calibrate(Mixture, 2, TARGET)
 
 
-def test_learners_get_cumulants_of_a_new_distribution() -> None:
+def test_learners_use_cumulants_of_a_new_distribution() -> None:
     assert cumulants(DISTRIBUTION) is cumulants(Together(Skellam(2), DiscreteLaplace(3)))
     value, slope, curvature = cumulants(DISTRIBUTION)(0.1)
     parts = [cumulants(part)(0.1) for part in (DISTRIBUTION.one, DISTRIBUTION.other)]
@@ -245,7 +245,7 @@ def test_a_new_distribution_hides_a_secure_sum() -> None:
     )
 
 
-def test_a_distribution_that_does_not_divide_offers_close_shares() -> None:
+def test_a_distribution_that_is_not_divisible_offers_close_shares() -> None:
     from tacit.noise import DiscreteGaussian, sum_divergence
 
     distribution = DiscreteGaussian(20.0)
@@ -268,14 +268,14 @@ def test_a_distribution_is_found_by_its_standard_deviation(kind: str, std: float
     assert distribution.scaled(2.0).std == pytest.approx(2 * distribution.std, rel=1e-3)
 
 
-def test_importing_distributions_and_losses_leaves_slow_packages_alone() -> None:
+def test_importing_distributions_loads_no_slow_packages() -> None:
     slow = ("scipy.signal", "scipy.stats", "scipy.optimize", "dp_accounting")
     code = f"import sys, tacit.noise, tacit.privacy; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_nobody_outside_asks_for_a_distributions_class() -> None:
+def test_no_other_package_checks_a_distributions_class() -> None:
     root = Path(tacit.__file__).parent
     names = {
         distribution.__name__

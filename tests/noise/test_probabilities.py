@@ -142,7 +142,7 @@ def test_the_log_moment_generating_function_agrees_with_summation(name: str) -> 
 
 
 @pytest.mark.parametrize("sigma", [0.6, 0.99, 1.0, 1.3])
-def test_a_narrow_gaussian_grows_by_its_own_sum_not_by_the_continuous_one(sigma: float) -> None:
+def test_the_mgf_of_a_narrow_discrete_gaussian_is_exact(sigma: float) -> None:
     """They differ by 10^-9 at σ = 1."""
     k = np.arange(-40.0, 41.0)
     weights = np.exp(-((k / sigma) ** 2) / 2)
@@ -188,7 +188,7 @@ def test_a_beta_next_to_one_keeps_its_digits() -> None:
     assert Polya(1, 1 - Fraction(1, 10**12)).mean == pytest.approx(10**12 - 1, rel=1e-12)
 
 
-def test_a_polya_difference_too_wide_for_a_table_is_rejected_with_a_way_out() -> None:
+def test_a_polya_difference_too_wide_for_a_table_is_rejected_with_a_remedy() -> None:
     with pytest.raises(
         ValueError, match=r"needs a table of [\d,]+ terms.*use a smaller precision, or Skellam"
     ):
@@ -196,7 +196,7 @@ def test_a_polya_difference_too_wide_for_a_table_is_rejected_with_a_way_out() ->
 
 
 @pytest.mark.parametrize("name", DRAWABLE)
-def test_distributions_are_values(name: str) -> None:
+def test_distributions_are_hashable_values(name: str) -> None:
     """Equal, hashable, frozen, printable as code, and picklable even after they have drawn."""
     distribution = DRAWABLE[name]
     distribution.draw()
@@ -228,9 +228,7 @@ def test_numpy_numbers_make_the_same_distributions_as_python_numbers() -> None:
 
 @pytest.mark.parametrize("p", [Fraction(1, 4), Fraction(1, 2), Fraction(1, 100)])
 @pytest.mark.parametrize("n", [400, 40_000])
-def test_a_sum_of_bits_is_no_farther_from_a_gaussian_than_the_bound_says(
-    n: int, p: Fraction
-) -> None:
+def test_a_binomial_is_within_its_bound_of_a_gaussian(n: int, p: Fraction) -> None:
     """The distance itself, summed: 7.6/σ holds with much room."""
     noise = Binomial(n, p)
     k = np.arange(n + 1)

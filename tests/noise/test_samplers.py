@@ -65,7 +65,7 @@ def test_a_seed_reproduces_samples_and_shapes_are_kept(name: str) -> None:
 
 
 @pytest.mark.extended
-def test_wide_draws_have_the_right_spread() -> None:
+def test_wide_draws_have_the_stated_variance() -> None:
     """Far beyond what a histogram resolves: the variance of 60 draws at standard deviation 10^6,
     false alarm 1e-8.
     """
@@ -112,11 +112,11 @@ def leaning_to_the_right() -> int:
 @pytest.mark.parametrize(
     "wrong", [half_scale, zero_counted_twice, never_minus_one, leaning_to_the_right]
 )
-def test_a_wrong_discrete_laplace_sampler_is_caught(wrong: Callable[[], int]) -> None:
+def test_a_defective_discrete_laplace_sampler_is_detected(wrong: Callable[[], int]) -> None:
     assert suspicions([wrong() for _ in range(WRONG)], DiscreteLaplace(10))
 
 
-def test_each_part_of_the_battery_catches_its_own_bug() -> None:
+def test_each_test_of_the_battery_detects_its_own_defect() -> None:
     distribution = DiscreteLaplace(10)
     assert chi_square(np.array([half_scale() for _ in range(WRONG)]), distribution) < 1e-12
     assert (
@@ -126,7 +126,7 @@ def test_each_part_of_the_battery_catches_its_own_bug() -> None:
     assert signs(np.array([leaning_to_the_right() for _ in range(2 * WRONG)])) < 1e-4
 
 
-def test_a_polya_walk_without_restart_is_caught() -> None:
+def test_a_polya_walk_without_restart_is_detected() -> None:
     r, beta = Fraction(1, 2), Chance(Fraction(1), Fraction(1, 10))
 
     def walk() -> int:
@@ -139,7 +139,7 @@ def test_a_polya_walk_without_restart_is_caught() -> None:
 
 
 @pytest.mark.extended
-def test_the_battery_accepts_an_independent_right_sampler_at_about_its_stated_rate() -> None:
+def test_the_battery_accepts_a_correct_sampler_at_its_stated_rate() -> None:
     """At an alarm of 5%, 200 runs of NumPy's own Poisson difference raise 0 to 26 alarms but for a
     chance of 1e-5.
     """
@@ -152,7 +152,7 @@ def test_the_battery_accepts_an_independent_right_sampler_at_about_its_stated_ra
 
 
 @pytest.mark.parametrize("name", DRAWABLE)
-def test_the_battery_would_catch_a_shift_by_one(name: str) -> None:
+def test_the_battery_detects_a_shift_by_one(name: str) -> None:
     distribution: NoiseDistribution = DRAWABLE[name]
     count = 400_000 if distribution.std < 100 else 3_000_000
     values = distribution.sample(np.random.default_rng(3), count) + 1

@@ -48,7 +48,7 @@ def test_a_distribution_survives_json_exactly(distribution: NoiseDistribution) -
 
 @given(scale=st.fractions(min_value=Fraction(1, 1000), max_value=1000) | st.floats(1e-3, 1e3))
 @settings(derandomize=True)
-def test_parameters_keep_every_digit(scale: Fraction | float) -> None:
+def test_parameters_keep_full_precision(scale: Fraction | float) -> None:
     assert (
         distribution_from_dict(
             json.loads(json.dumps(distribution_to_dict(DiscreteLaplace(scale))))
@@ -75,9 +75,7 @@ def test_unknown_distributions_are_rejected() -> None:
     "distribution", [*DISTRIBUTIONS, Table.of(-3, np.array([0.1, 0.2, 0.4, 0.3]))], ids=repr
 )
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_cumulants_are_those_of_the_distribution(
-    distribution: NoiseDistribution, sign: int
-) -> None:
+def test_cumulants_match_the_distribution(distribution: NoiseDistribution, sign: int) -> None:
     for share in (0.01, 0.3, 0.6):
         s = sign * share / math.sqrt(float(distribution.variance))
         k, slope, curvature = cumulants(distribution)(s)
@@ -95,7 +93,7 @@ def test_cumulants_are_those_of_the_distribution(
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=repr)
-def test_cumulants_never_fall_below_the_distributions_own(distribution: NoiseDistribution) -> None:
+def test_stored_cumulants_never_underestimate(distribution: NoiseDistribution) -> None:
     """A bound built on them stays a bound."""
     for s in np.linspace(-3, 3, 25) / math.sqrt(float(distribution.variance)):
         assert (
@@ -104,5 +102,5 @@ def test_cumulants_never_fall_below_the_distributions_own(distribution: NoiseDis
         )
 
 
-def test_no_moments_beyond_the_scale() -> None:
+def test_no_moments_exist_beyond_the_scale() -> None:
     assert cumulants(DiscreteLaplace(2))(0.5) == (math.inf, math.inf, math.inf)

@@ -56,7 +56,7 @@ def test_binomial_shares_add_up(bits: int, bias: float, shares: int) -> None:
 
 
 @pytest.mark.parametrize("shares", [2, 3, 50])
-def test_polya_variables_add_up_in_r(shares: int) -> None:
+def test_polya_variables_are_additive_in_r(shares: int) -> None:
     distribution = Polya(Fraction(5, 2), 0.7)
     assert difference(*convolution_power(distribution.share(shares), shares), distribution) < 1e-12
 
@@ -87,7 +87,7 @@ def test_shares_of_a_discrete_laplace_distribution_recompose_to_it() -> None:
     assert DiscreteLaplace(10).share(7).power(7) == DiscreteLaplace(10)
 
 
-def test_drawn_shares_add_up() -> None:
+def test_sums_of_drawn_shares_have_the_distribution() -> None:
     """A hundred participants draw, 3,000 times: the sum passes the battery of the whole
     distribution, false alarm 1e-8.
     """
@@ -101,7 +101,7 @@ def test_drawn_shares_add_up() -> None:
 @pytest.mark.parametrize(
     ("scale", "shares"), [(Fraction(3), 1), (Fraction(3), 7), (Fraction(1, 2), 3)], ids=str
 )
-def test_the_shares_that_devices_draw_add_up(scale: Fraction, shares: int) -> None:
+def test_shares_drawn_on_devices_sum_to_the_distribution(scale: Fraction, shares: int) -> None:
     """20,000 sums of `draw_laplace_share`, from a seeded stream; a right sampler would fail for one
     stream of 10^8. The same sums are far from the distribution of another scale or share.
     """
@@ -117,7 +117,7 @@ def test_the_shares_that_devices_draw_add_up(scale: Fraction, shares: int) -> No
     assert suspicions(sums, DiscreteLaplace(scale).share(shares + 1).power(shares))
 
 
-def test_binomial_bits_that_do_not_divide_are_rejected_with_a_remedy() -> None:
+def test_indivisible_binomial_bits_are_rejected_with_a_remedy() -> None:
     with pytest.raises(
         ValueError, match="62 bits do not divide that way; give everyone 21 or change"
     ) as caught:
@@ -125,7 +125,7 @@ def test_binomial_bits_that_do_not_divide_are_rejected_with_a_remedy() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_discrete_gaussian_does_not_divide_and_says_what_to_do() -> None:
+def test_a_discrete_gaussian_is_not_divisible_and_names_the_remedy() -> None:
     with pytest.raises(
         ValueError, match=r"does not divide; let each participant draw.*or use Skellam noise"
     ) as caught:
@@ -134,7 +134,7 @@ def test_a_discrete_gaussian_does_not_divide_and_says_what_to_do() -> None:
     assert DiscreteGaussian(3).share(1) == DiscreteGaussian(3)
 
 
-def test_a_table_is_summed_in_whole_copies_only() -> None:
+def test_a_table_is_only_summed_in_whole_copies() -> None:
     with pytest.raises(ValueError, match="summed in whole copies") as caught:
         DiscreteGaussian(30).power(2).share(2)
     assert "\n" not in str(caught.value)

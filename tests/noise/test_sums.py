@@ -66,7 +66,7 @@ def test_long_convolutions_by_fourier_transform_agree_with_direct_ones(
     np.testing.assert_allclose(fast.probabilities, direct.probabilities, rtol=0, atol=1e-15)
 
 
-def test_convolution_keeps_log_concavity_and_symmetry_in_sight() -> None:
+def test_convolution_preserves_log_concavity_and_symmetry() -> None:
     total = convolve(DiscreteGaussian(30), Skellam(100))
     assert total.log_concave
     assert total.symmetric
@@ -143,13 +143,13 @@ def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
     [DiscreteLaplace(9), DiscreteLaplace(9).share(5), DiscreteLaplace(90).power(20), Skellam(90)],
     ids=repr,
 )
-def test_a_distribution_says_how_much_room_it_needs(distribution: NoiseDistribution) -> None:
+def test_a_distribution_states_its_required_modulus(distribution: NoiseDistribution) -> None:
     modulus = 130 + 2 * distribution.tail_margin(1e-9) + 1
     assert 0 < distribution.wrap_chance(130, modulus) <= 1e-9
     assert distribution.wrap_chance(130, 132) > 0.1
 
 
-def test_a_modulus_below_the_sum_is_rejected_with_one_that_holds_the_noise() -> None:
+def test_a_modulus_below_the_sum_is_rejected_with_a_sufficient_one() -> None:
     with pytest.raises(
         ValueError, match=r"modulus 10 is too small for sums up to 10: use at least \d+"
     ) as caught:
@@ -158,7 +158,7 @@ def test_a_modulus_below_the_sum_is_rejected_with_one_that_holds_the_noise() -> 
     assert wrap_probability(Binomial(100), 10, recommended) <= 1e-9
 
 
-def test_a_table_cannot_be_changed_nor_drawn_from() -> None:
+def test_a_table_is_immutable_and_cannot_be_drawn_from() -> None:
     given_array = np.array([0.5, 0.5])
     distribution = Table.of(0, given_array)
     given_array[0] = 1.0

@@ -56,7 +56,7 @@ LEVELS = st.one_of(floats(1e-12, 1 - 1e-12), floats(1e-9, 1e-3), st.just(0.5))
 
 @settings(max_examples=150, deadline=None)
 @given(distribution=ANY_DISTRIBUTION, p=LEVELS)
-def test_a_quantile_is_the_least_value_that_reaches_the_level(
+def test_a_quantile_is_the_smallest_value_that_reaches_the_level(
     distribution: NoiseDistribution, p: float
 ) -> None:
     k = distribution.quantile(p)
@@ -68,7 +68,7 @@ def test_a_quantile_is_the_least_value_that_reaches_the_level(
 
 @settings(max_examples=100, deadline=None)
 @given(distribution=ANY_DISTRIBUTION, exponent=floats(-250, -0.001))
-def test_a_tail_quantile_inverts_the_tail_however_small(
+def test_a_tail_quantile_inverts_very_small_tails(
     distribution: NoiseDistribution, exponent: float
 ) -> None:
     p = 10**exponent
@@ -78,7 +78,7 @@ def test_a_tail_quantile_inverts_the_tail_however_small(
 
 @settings(max_examples=100, deadline=None)
 @given(distribution=ANY_DISTRIBUTION, p=LEVELS)
-def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_enough(
+def test_a_tail_bound_is_the_smallest_sufficient_distance_from_the_mean(
     distribution: NoiseDistribution, p: float
 ) -> None:
     t, centre = distribution.bound(p), round(distribution.mean)
@@ -92,7 +92,7 @@ def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_eno
 
 
 @EACH
-def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> None:
+def test_tail_and_cdf_are_sums_of_probabilities(name: str) -> None:
     distribution = DISTRIBUTIONS[name]
     start, pmf = entries(distribution)
     for step in (-20, -3, -1, -0.1, 0, 0.1, 1, 3, 20):
@@ -113,7 +113,7 @@ def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> 
 
 
 @EACH
-def test_the_window_holds_what_is_above_the_floor_and_nothing_more(name: str) -> None:
+def test_the_window_contains_exactly_the_mass_above_the_floor(name: str) -> None:
     distribution = DISTRIBUTIONS[name]
     first, last = distribution.window(log_floor=-30.0)
     assert float(distribution.log_pmf(first)) >= -30 > float(distribution.log_pmf(first - 1))
@@ -123,7 +123,7 @@ def test_the_window_holds_what_is_above_the_floor_and_nothing_more(name: str) ->
 @pytest.mark.parametrize(
     "distribution", [DiscreteLaplace(3), Skellam(9), Binomial(60, 0.3)], ids=repr
 )
-def test_what_is_outside_the_window_is_bounded_on_both_sides(
+def test_mass_outside_the_window_is_bounded_on_both_sides(
     distribution: NoiseDistribution,
 ) -> None:
     first, last, outside = distribution.cover(-12.0)
@@ -133,7 +133,7 @@ def test_what_is_outside_the_window_is_bounded_on_both_sides(
     assert true * (1 - 1e-9) <= outside <= 1.5 * true
 
 
-def test_a_tail_across_a_gap_in_a_table_is_not_cut_at_the_gap() -> None:
+def test_a_tail_is_summed_across_gaps_of_a_table() -> None:
     pmf = np.zeros(2001)
     pmf[[0, 2000]] = 0.5
     distribution = Table.of(0, pmf)
@@ -200,7 +200,7 @@ def test_chord_sums_bracket_the_sum_of_any_concave_sequence(steps: list[float], 
         assert exact <= high[i] * (1 + 1e-12)
 
 
-def test_the_documented_quantiles() -> None:
+def test_quantiles_match_documented_values() -> None:
     assert DiscreteLaplace(2).quantile(0.95) == 5
     assert Binomial(1).quantile(0.5) == 0
     assert Binomial(1).quantile(0.5000001) == 1
