@@ -100,7 +100,7 @@ def call(installed: dict[str, str], *words: str) -> Any:
 
 
 @pytest.mark.extended
-def test_it_is_listed_simulated_compared_swept_and_planned_with(
+def test_an_external_package_is_listed_simulated_compared_swept_and_planned(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
     names = [entry["name"] for entry in call(installed, "algorithms")["algorithms"]]
@@ -136,7 +136,7 @@ def test_it_is_listed_simulated_compared_swept_and_planned_with(
 
 
 @pytest.mark.extended
-def test_the_suites_accept_it_and_reject_it_broken(installed: dict[str, str]) -> None:
+def test_the_contract_suites_accept_it_and_reject_broken_copies(installed: dict[str, str]) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", SUITES], capture_output=True, text=True, env=installed, check=False
     )
@@ -150,7 +150,7 @@ def test_the_suites_accept_it_and_reject_it_broken(installed: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("part", LINES)
-def test_each_part_is_as_short_as_was_guaranteed(part: str) -> None:
+def test_each_part_is_as_short_as_documented(part: str) -> None:
     text = (PACKAGE / "outside" / f"{part}.py").read_text(encoding="utf-8")
     ast.parse(text)
     written = [line for line in text.splitlines() if line.strip()]
