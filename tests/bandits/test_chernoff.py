@@ -148,7 +148,8 @@ def test_forgetting_drops_only_old_small_batches() -> None:
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_evidence_round_trips_exactly(distribution: str) -> None:
     evidence = collect([Estimate(n / 3, DISTRIBUTIONS[distribution](n)) for n in (50, 50, 700)])
-    copy = ArmEvidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
+    copy = ArmEvidence()
+    copy.restore(json.loads(json.dumps(evidence.to_dict())))
     assert copy.to_dict() == evidence.to_dict()
     assert copy.upper(7.0) == evidence.upper(7.0)
     assert copy.spread == evidence.spread

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.bandits.stored import Kept
 from tacit.types import ErrorDistribution, Estimate, Floats
 
 LIKELY = 6.0  # the exponent for which tilts are optimised; any choice is valid
@@ -45,7 +46,7 @@ CELL = 2.0**-HALVINGS  # width of the interval after the last step
 NEWTON, NEIGHBOURS = 40, 3  # at most so many steps, and corrections by a cell
 
 
-class Tally:
+class Tally(Kept):
     """Pooled estimates of one option, with anytime-valid bounds on its mean.
 
     A round's weight is about 1 / (1 + noise variance / sampling variance), the latter at a success
@@ -59,6 +60,11 @@ class Tally:
     typical
         The number of participants at which the bounds are narrowest; they are valid for any.
     """
+
+    kept = (
+        *("participants", "misread", "tilts", "odds"),
+        *("_people", "_sums", "_noise", "_cumulants"),
+    )
 
     def __init__(self, horizon: int, typical: int) -> None:
         self.horizon = horizon
@@ -206,35 +212,15 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain data."""
-        return {
-            "horizon": self.horizon,
-            "typical": self.typical,
-            "participants": self.participants,
-            "misread": self.misread,
-            "tilts": self.tilts.tolist(),
-            "odds": self.odds.tolist(),
-            "people": list(self._people),
-            "sums": list(self._sums),
-            "noise": self._noise,
-            "cumulants": [[_stored(x) for x in row] for row in self._cumulants.tolist()],
-        }
+        return {"horizon": self.horizon, "typical": self.typical, **super().to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Tally:
         """The tally that `to_dict` serialised."""
         tally = cls(data["horizon"], data["typical"])
-        tally.participants, tally.misread = data["participants"], data["misread"]
-        tally.tilts, tally.odds = np.array(data["tilts"]), np.array(data["odds"])
-        tally._people, tally._sums = list(data["people"]), list(data["sums"])
-        tally._noise = data["noise"]
-        rows = [[math.inf if x is None else x for x in row] for row in data["cumulants"]]
-        tally._cumulants = np.array(rows, dtype=float).reshape(2, -1)
+        tally.restore(data)
         tally._sum_up()
         return tally
-
-
-def _stored(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def weight_step(people: int, variance: float) -> int:

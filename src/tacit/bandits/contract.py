@@ -27,6 +27,7 @@ from tacit.bandits.arm_summaries import (
 )
 from tacit.bandits.confidence_sequences import Tally
 from tacit.bandits.sample_ratio import ResponseRates, SampleRatio
+from tacit.bandits.stored import kept_state, restore_kept
 from tacit.errors import TacitError, integer
 from tacit.names import name_of, resolve_name
 from tacit.types import Arm, ArmSummary, Assignment, Estimate, PublishedAssignment, Round
@@ -405,6 +406,18 @@ class Learner(ABC):
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.arguments().items())
         return f"{type(self).__name__}({given})"
+
+
+class KeptLearner(Learner):
+    """Base of learners whose own state is the attributes that `kept` names."""
+
+    kept: ClassVar[tuple[str, ...]]
+
+    def _state(self) -> dict[str, Any]:
+        return kept_state(self, self.kept)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        restore_kept(self, self.kept, state)
 
 
 def learner_of(name: object, settings: Mapping[str, Any]) -> Learner:

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tacit.bandits.arms.bounds import MeanBound
+from tacit.bandits.stored import Kept, noisy_from_dict, noisy_to_dict
 from tacit.noise.cumulants import Cumulants, cumulants
-from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
 from tacit.types import Estimate
 
 # largest θh; if all observed rewards are 0 the optimal θ is infinite, and e^-30 is close enough
@@ -46,12 +46,14 @@ class BatchGroup:
         self.variance = 0.0 if self.function is None else self.function(0.0)[2] / self.precision**2
 
 
-class ArmEvidence:
+class ArmEvidence(Kept):
     """The estimates of one arm, grouped, with Chernoff bounds on its mean.
 
     `forget` is the share of the arm's participants whose oldest batches may be dropped to keep the
     sums short.
     """
+
+    kept = ("users", "batches", "_forgotten")
 
     def __init__(self, forget: float = 0.0) -> None:
         self.forget = forget
@@ -237,33 +239,11 @@ class ArmEvidence:
         return g, g1, g2 or -math.inf, gq, g1q
 
     def to_dict(self) -> dict[str, Any]:
-        """The groups as plain data."""
-        groups = [
-            asdict(g) | {"noise": None if g.noise is None else distribution_to_dict(g.noise)}
-            for g in self._groups
-        ]
-        return {
-            "users": self.users,
-            "batches": self.batches,
-            "forgotten": self._forgotten,
-            "groups": groups,
-        }
+        """The state as plain data."""
+        return super().to_dict() | {"groups": list(map(noisy_to_dict, self._groups))}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], forget: float = 0.0) -> ArmEvidence:
-        """The evidence that `to_dict` serialised."""
-        evidence = cls(forget)
-        evidence.users, evidence.batches, evidence._forgotten = (
-            data["users"],
-            data["batches"],
-            data["forgotten"],
-        )
-        for entry in data["groups"]:
-            noise = entry["noise"]
-            evidence._groups.append(
-                BatchGroup(
-                    **(entry | {"noise": None if noise is None else distribution_from_dict(noise)})
-                )
-            )
-        evidence._sum_up()
-        return evidence
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Restore what `to_dict` returned."""
+        super().restore(stored)
+        self._groups = [noisy_from_dict(BatchGroup, one) for one in stored["groups"]]
+        self._sum_up()

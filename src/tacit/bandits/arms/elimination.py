@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from tacit.bandits.arms.chernoff import ArmEvidence
-from tacit.bandits.contract import Learner, Plan, check_horizon
+from tacit.bandits.contract import KeptLearner, Plan, check_horizon
 from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.types import Arm, Estimate, Round
 
 CONSTANTS = ("tight", "paper")
 
 
-class Elimination(Learner):
+class Elimination(KeptLearner):
     """Base of elimination learners: each active arm gets a batch of the same size per round."""
+
+    kept: ClassVar[tuple[str, ...]] = ("round", "_checks", "_active", "_seen", "_sums", "_evidence")
 
     def __init__(
         self, arms: int, horizon: int, failure_probability: Number, constants: str
@@ -123,24 +124,6 @@ class Elimination(Learner):
         bounds = {arm: self._bounds(arm) for arm in self._active}
         floor = max(lower for lower, _ in bounds.values())
         self._active = [arm for arm in self._active if bounds[arm][1] >= floor]
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "checks": self._checks,
-            "active": self._active,
-            "seen": sorted(self._seen),
-            "sums": [list(pair) for pair in self._sums],
-            "evidence": [evidence.to_dict() for evidence in self._evidence],
-        }
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self.round = state["round"]
-        self._checks = state["checks"]
-        self._active = list(state["active"])
-        self._seen = set(state["seen"])
-        self._sums = [(total, users) for total, users in state["sums"]]
-        self._evidence = [ArmEvidence.from_dict(entry) for entry in state["evidence"]]
 
 
 @dataclass(frozen=True)
@@ -263,6 +246,8 @@ class CumulativeElimination(Elimination):
     References: TKMS21 Algorithms 1 and 2; CORRECTIONS 4 for the size of a batch.
     """
 
+    kept = (*Elimination.kept, "_compared")
+
     def __init__(
         self,
         arms: int,
@@ -305,10 +290,3 @@ class CumulativeElimination(Elimination):
     def _width(self, users: int) -> float:
         noise = 2 * math.sqrt(self.round) * self.sigma / users
         return (noise + 1 / math.sqrt(users)) * math.sqrt(2 * math.log(self.horizon))
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"compared": self._compared}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
-        self._compared = state["compared"]

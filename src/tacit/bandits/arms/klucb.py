@@ -11,13 +11,12 @@ regret bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from tacit.bandits.arms.bounds import NOTHING_KNOWN, MeanBound, leader
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.divergence import kl_upper
-from tacit.bandits.contract import Learner, Plan, check_horizon
+from tacit.bandits.contract import KeptLearner, Learner, Plan, check_horizon
 from tacit.errors import Number, TacitError, as_fraction, integer, positive
 from tacit.types import Arm, Estimate, Round
 
@@ -33,7 +32,7 @@ def check_batches(learner: Learner, index: str, growth: Number) -> None:
         raise TacitError(f"growth is {growth}: must be above 1, such as 1.4")
 
 
-class PrivateKLUCB(Learner):
+class PrivateKLUCB(KeptLearner):
     """KL-UCB on batches, with an index that accounts for the distribution of the privacy noise.
 
     Parameters
@@ -60,6 +59,8 @@ class PrivateKLUCB(Learner):
 
     References: Garivier & Cappé 2011 for the index without noise.
     """
+
+    kept = ("_evidence", "_bounds")
 
     def __init__(
         self,
@@ -139,25 +140,13 @@ class PrivateKLUCB(Learner):
 
     def recall(self, arm: int, memory: Any) -> None:
         """Take over another learner's batches, as if they were its own."""
-        self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
+        self._evidence[arm].restore(memory)
 
     def adopt(self, arm: int, estimate: Estimate) -> None:
         """Use it like any other batch, once the arm has had its first."""
         if self._evidence[arm].users:
             self._evidence[arm].add(estimate)
             self._bounds[arm] = NOTHING_KNOWN
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "evidence": [evidence.to_dict() for evidence in self._evidence],
-            "bounds": [list(bound) for bound in self._bounds],
-        }
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._evidence = [
-            ArmEvidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]
-        ]
-        self._bounds = [MeanBound(*entry) for entry in state["bounds"]]
 
 
 FIRST = {

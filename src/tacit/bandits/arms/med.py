@@ -18,7 +18,6 @@ smaller than `first` and `least` require. Measured: `docs/explanation/bandits.md
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy as np
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.divergence import kl
 from tacit.bandits.arms.klucb import FORGET, check_batches
-from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.contract import KeptLearner, Plan
 from tacit.errors import Number, integer
 from tacit.types import Arm, Estimate, Round
 
@@ -34,7 +33,7 @@ EARLY = 1.5  # units of evidence that count twice, as far as sampling made them
 HIGHEST = 1 - 1e-9  # means are clipped here: at 1 the relative entropy is infinite
 
 
-class PrivateMED(Learner):
+class PrivateMED(KeptLearner):
     """Divides rounds among arms by how weak the evidence against each arm is.
 
     Parameters
@@ -64,6 +63,8 @@ class PrivateMED(Learner):
 
     References: Honda & Takemura 2010 for the shares.
     """
+
+    kept = ("_round", "_evidence")
 
     def __init__(
         self,
@@ -167,20 +168,11 @@ class PrivateMED(Learner):
 
     def recall(self, arm: int, memory: Any) -> None:
         """Continue from another learner's batches as from own ones."""
-        self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
+        self._evidence[arm].restore(memory)
 
     def adopt(self, arm: int, estimate: Estimate) -> None:
         """Use it like any other batch."""
         self._evidence[arm].add(estimate)
-
-    def _state(self) -> dict[str, Any]:
-        return {"round": self._round, "evidence": [entry.to_dict() for entry in self._evidence]}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._round = state["round"]
-        self._evidence = [
-            ArmEvidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]
-        ]
 
 
 def coarse(size: float) -> int:

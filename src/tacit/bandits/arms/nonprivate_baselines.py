@@ -12,7 +12,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tacit.bandits.arms.bounds import NOTHING_KNOWN, MeanBound, leader
 from tacit.bandits.arms.divergence import kl_upper
 from tacit.bandits.arms.elimination import Elimination
-from tacit.bandits.contract import Learner, Plan, check_horizon
+from tacit.bandits.contract import KeptLearner, Plan, check_horizon
 from tacit.errors import Number, TacitError, as_fraction, integer
 from tacit.types import Arm, Estimate, Round
 
@@ -35,7 +35,7 @@ def check_lazy(lazy: Number) -> None:
         )
 
 
-class IndexLearner(Learner):
+class IndexLearner(KeptLearner):
     """Tries every arm once, then always the arm with the largest index.
 
     Parameters
@@ -45,6 +45,8 @@ class IndexLearner(Learner):
     lazy : Number
         A batch has this fraction of the chosen arm's participants so far; 0 for one by one.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ("_sums", "_pulls")
 
     def __init__(self, arms: int, horizon: int, lazy: Number = 0.01) -> None:
         super().__init__(arms, horizon)
@@ -79,12 +81,6 @@ class IndexLearner(Learner):
         self._sums[round_.arm] += float(estimate.total)
         self._pulls[round_.arm] += int(estimate.error.participants)
 
-    def _state(self) -> dict[str, Any]:
-        return {"sums": list(self._sums), "pulls": list(self._pulls)}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._sums, self._pulls = list(state["sums"]), list(state["pulls"])
-
 
 class UCB1(IndexLearner):
     """Mean plus √(2 ln t / n).
@@ -109,6 +105,8 @@ class KLUCB(IndexLearner):
     [0, 1, 2]
     """
 
+    kept = (*IndexLearner.kept, "_bounds")
+
     def __init__(self, arms: int, horizon: int, lazy: Number = 0.01) -> None:
         super().__init__(arms, horizon, lazy)
         self._bounds = [NOTHING_KNOWN] * self.arms
@@ -125,13 +123,6 @@ class KLUCB(IndexLearner):
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         super()._learn(round_, estimate)
         self._bounds[round_.arm] = NOTHING_KNOWN
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"bounds": [list(bound) for bound in self._bounds]}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
-        self._bounds = [MeanBound(*entry) for entry in state["bounds"]]
 
 
 class Thompson(IndexLearner):

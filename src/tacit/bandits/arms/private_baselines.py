@@ -11,18 +11,18 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit.bandits.arms.divergence import kl_upper
 from tacit.bandits.arms.nonprivate_baselines import DRAWS, check_lazy
-from tacit.bandits.contract import Learner, Plan, check_horizon
+from tacit.bandits.contract import KeptLearner, Plan, check_horizon
 from tacit.errors import Number, integer, positive
 from tacit.types import Arm, Estimate, Round
 
 
-class LastBatch(Learner):
+class LastBatch(KeptLearner):
     """Base of learners that use an arm's last batch only, with a bonus for the noise.
 
     Parameters
@@ -32,6 +32,8 @@ class LastBatch(Learner):
     epsilon : Number
         The ε of the protocol's guarantee.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ("_means", "_sizes")
 
     def __init__(self, arms: int, horizon: int, epsilon: Number) -> None:
         super().__init__(arms, horizon)
@@ -66,12 +68,6 @@ class LastBatch(Learner):
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         self._means[round_.arm] = float(estimate.mean)
         self._sizes[round_.arm] = int(estimate.error.participants)
-
-    def _state(self) -> dict[str, Any]:
-        return {"means": list(self._means), "sizes": list(self._sizes)}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._means, self._sizes = list(state["means"]), list(state["sizes"])
 
 
 class AdaPKLUCB(LastBatch):
@@ -131,6 +127,8 @@ class LazyDPTS(LastBatch):
     References: Hu & Hegde 2022, Algorithm 2.
     """
 
+    kept = (*LastBatch.kept, "_waiting")
+
     def __init__(
         self, arms: int, horizon: int, epsilon: Number, lazy: Number = 0.01, seed: int = 0
     ) -> None:
@@ -167,10 +165,8 @@ class LazyDPTS(LastBatch):
             self._waiting[arm] += end - start
 
     def _state(self) -> dict[str, Any]:
-        drawn = {"waiting": list(self._waiting), "generator": self._generator.bit_generator.state}
-        return super()._state() | drawn
+        return super()._state() | {"generator": self._generator.bit_generator.state}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._waiting = list(state["waiting"])
         self._generator.bit_generator.state = state["generator"]

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tacit.bandits.contract import Learner, Options, Plan, check_horizon, learner_of
+from tacit.bandits.contract import KeptLearner, Learner, Options, Plan, check_horizon, learner_of
 from tacit.errors import integer
 from tacit.types import Estimate, Round
 
 
-class Restarts(Learner):
+class Restarts(KeptLearner):
     """Runs fresh copies of a learner over periods of squared length, up to the horizon.
 
     Parameters
@@ -40,6 +40,8 @@ class Restarts(Learner):
     >>> [round_.participants for round_ in anytime.propose()]
     [4, 4]
     """
+
+    kept = ("period", "_offset", "_best")
 
     def __init__(
         self, arms: int, horizon: int, learner: str, options: Options = None, start: int = 1024
@@ -109,13 +111,8 @@ class Restarts(Learner):
         self._inner.served(option, count)
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "period": self.period,
-            "offset": self._offset,
-            "best": self._best,
-            "inner": self._inner.to_dict(),
-        }
+        return super()._state() | {"inner": self._inner.to_dict()}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.period, self._offset, self._best = state["period"], state["offset"], state["best"]
+        super()._restore(state)
         self._inner = Learner.from_dict(state["inner"])

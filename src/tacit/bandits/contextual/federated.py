@@ -109,6 +109,8 @@ class FederatedLinUCB(SiloLearner):
     [(3, 10)]
     """
 
+    kept = ("repairs", "_bias", "_gram")
+
     def __init__(
         self,
         silos: int,
@@ -195,14 +197,6 @@ class FederatedLinUCB(SiloLearner):
         self._gram, needed = repair(gram, self.regularizer)
         self._bias = np.array(bias)
         self.repairs += needed
-
-    def _state(self) -> dict[str, Any]:
-        sums = {"bias": self._bias.tolist(), "gram": self._gram.tolist()}
-        return {"repairs": self.repairs, **sums}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self.repairs = state["repairs"]
-        self._bias, self._gram = np.array(state["bias"]), np.array(state["gram"])
 
 
 class Silo:

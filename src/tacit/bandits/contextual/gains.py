@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
+from tacit.bandits.stored import Kept, noisy_from_dict, noisy_to_dict
 from tacit.types import ErrorDistribution, Floats
 
 STEPS: Floats = 0.1 * 1.6 ** -np.arange(22.0)  # the fixed t
@@ -79,24 +79,21 @@ class SliceValue:
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain data."""
-        noise = self.error.noise
-        data = vars(self.error) | {"noise": None if noise is None else distribution_to_dict(noise)}
-        return {"option": self.option, "total": self.total, "error": data}
+        return vars(self) | {"error": noisy_to_dict(self.error)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SliceValue:
         """The value that `to_dict` wrote."""
-        error = dict(data["error"])
-        noise = error.pop("noise")
-        known = None if noise is None else distribution_from_dict(noise)
-        return cls(data["option"], data["total"], ErrorDistribution(noise=known, **error))
+        return cls(**{**data, "error": noisy_from_dict(ErrorDistribution, data["error"])})
 
 
-class GainTally:
+class GainTally(Kept):
     """Sums of one option's comparison with the policy."""
 
+    kept = ("people", "total", "_cumulants")
+
     def __init__(self) -> None:
-        self.participants = 0
+        self.people = 0
         self.total = 0.0
         self._cumulants = np.zeros((2, len(STEPS)))  # for t and for -t
 
@@ -104,7 +101,7 @@ class GainTally:
         """Add a round: the policy's rewards, and those of the option's participants."""
         people = int(error.participants)
         ratio = policy.people / people
-        self.participants += policy.people
+        self.people += policy.people
         self.total += policy.total - ratio * total
         sampling = STEPS**2 / 8 * (policy.people + ratio**2 * people)
         for place, side in enumerate((1.0, -1.0)):
@@ -113,7 +110,7 @@ class GainTally:
 
     def interval(self, failure: float) -> tuple[float, float, float]:
         """The difference with bounds that both hold but with this probability."""
-        if not self.participants:
+        if not self.people:
             return 0.0, -1.0, 1.0
         level = math.log(2 / failure) + math.log(len(STEPS))
         bounds = []
@@ -121,20 +118,6 @@ class GainTally:
             # the largest term alone reaches the mixture's level: a bound for each t, the best one
             known = np.isfinite(self._cumulants[place])
             reach = (level + self._cumulants[place][known]) / STEPS[known]
-            bounds.append(float(reach.min()) / self.participants if known.any() else 1.0)
-        middle = self.total / self.participants
+            bounds.append(float(reach.min()) / self.people if known.any() else 1.0)
+        middle = self.total / self.people
         return middle, max(middle - bounds[0], -1.0), min(middle + bounds[1], 1.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The state as plain data."""
-        rows = [[x if math.isfinite(x) else None for x in row] for row in self._cumulants.tolist()]
-        return {"people": self.participants, "total": self.total, "cumulants": rows}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> GainTally:
-        """The tally that `to_dict` wrote."""
-        made = cls()
-        made.participants, made.total = data["people"], data["total"]
-        rows = [[math.inf if x is None else x for x in row] for row in data["cumulants"]]
-        made._cumulants = np.array(rows)
-        return made

@@ -54,7 +54,8 @@ from tacit.bandits.contextual.table_fit import (
     fitted_table,
     table_prior,
 )
-from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.contract import KeptLearner, Plan
+from tacit.bandits.stored import like, plain
 from tacit.contextual.feature_maps import Category, FeatureMap
 from tacit.contextual.policies import LinearPolicy, shares_of
 from tacit.errors import TacitError, integer, probability
@@ -64,10 +65,14 @@ MOST_LISTED = 64  # contexts that are answered for by default
 LEVEL = 0.95  # of the decisions that end exploration
 PARTS = 6  # of a round, with shrinking covariance
 BOLDNESS = 0.7  # standard deviations of Thompson draws
+NUMBERS = (
+    *("first", "second", "people", "first_noise", "second_noise"),
+    *("mean", "covariance", "each", "noise"),
+)  # stored names of the arrays of moments and of their fit
 FIRST = 1.0  # standard deviation of the first round's draws, for features about 1 long
 
 
-class PolicyLearner(Learner):
+class PolicyLearner(KeptLearner):
     """Base of learners that publish a policy per round.
 
     Parameters
@@ -89,6 +94,8 @@ class PolicyLearner(Learner):
         be the best there. Without it the worse options are soon tried no more, and remain
         undecided for long.
     """
+
+    kept = ("_step", "_paused", "_gains")
 
     def __init__(
         self,
@@ -214,11 +221,7 @@ class PolicyLearner(Learner):
         """
         failure = (1 - float(probability("level", level))) / self.arms
         pairs = zip(self.map.options, self._gains, strict=True)
-        return [
-            SingleOptionGain(name, *one.interval(failure))
-            for name, one in pairs
-            if one.participants
-        ]
+        return [SingleOptionGain(name, *one.interval(failure)) for name, one in pairs if one.people]
 
     def summaries(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
@@ -274,20 +277,16 @@ class PolicyLearner(Learner):
             raise TacitError("all options would be paused: keep at least one")
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "step": self._step,
-            "paused": list(self._paused),
+        return super()._state() | {
             "value": None if self._value is None else asdict(self._value),
             "waiting": [one.to_dict() for one in self._waiting],
-            "gains": [one.to_dict() for one in self._gains],
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._step, self._paused = state["step"], list(state["paused"])
+        super()._restore(state)
         value = state["value"]
         self._value = None if value is None else PolicyValue(**value)
         self._waiting = [SliceValue.from_dict(one) for one in state["waiting"]]
-        self._gains = [GainTally.from_dict(one) for one in state["gains"]]
 
 
 class LinearPolicyLearner(PolicyLearner):
@@ -419,40 +418,24 @@ class LinearThompson(LinearPolicyLearner):
         reach = float(estimate.error.reaches[0]) / people / farthest
         return PolicyValue(reward, people, proxy, min(reach, FARTHEST))
 
+    @property
+    def _numbers(self) -> tuple[Floats, ...]:
+        """The arrays of the moments and of the fit, in the order of `NUMBERS`."""
+        return *vars(self._moments).values(), *vars(self.fit).values()
+
     def _state(self) -> dict[str, Any]:
-        moments, fit = self._moments, self.fit
-        return super()._state() | {
-            "first": moments.first.tolist(),
-            "second": moments.second.tolist(),
-            "people": moments.participants.tolist(),
-            "first_noise": moments.first_noise.tolist(),
-            "second_noise": moments.second_noise.tolist(),
-            "choices": [one.policy.to_dict() | {"weight": one.weight} for one in self._choices],
-            "mean": fit.mean.tolist(),
-            "covariance": fit.covariance.tolist(),
-            "each": fit.each.tolist(),
-            "noise": fit.noise.tolist(),
-        }
+        choices = [one.policy.to_dict() | {"weight": one.weight} for one in self._choices]
+        numbers = dict(zip(NUMBERS, map(plain, self._numbers), strict=True))
+        return super()._state() | numbers | {"choices": choices}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        d = self.map.dimension
-        self._moments = Moments(
-            np.array(state["first"]).reshape(-1, d),
-            np.array(state["second"]).reshape(-1, d, d),
-            np.array(state["people"]),
-            np.array(state["first_noise"]),
-            np.array(state["second_noise"]),
-        )
+        found = [like(old, state[name]) for name, old in zip(NUMBERS, self._numbers, strict=True)]
+        moments = len(vars(self._moments))
+        self._moments, self.fit = Moments(*found[:moments]), LinearFit(*found[moments:])
         self._choices = [_choice_of(one) for one in state["choices"]]
         points = public_features(self.map)
         self._shapes = [policy_shapes(points, one) for one in self._choices]
-        self.fit = LinearFit(
-            np.array(state["mean"]),
-            np.array(state["covariance"]),
-            np.array(state["each"]),
-            np.array(state["noise"]),
-        )
 
 
 class TableThompson(PolicyLearner):

@@ -11,9 +11,8 @@ measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import chdtri, ndtri
@@ -98,6 +97,8 @@ class PrivateLinUCB(SiloLearner):
     >>> learner.propose()[0].time, learner.size, learner.rewards.length
     (10, 3, 1.5)
     """
+
+    kept = ("repairs", "_released", "_bias", "_gram", "_covariance", "_shift")
 
     def __init__(
         self,
@@ -248,21 +249,6 @@ class PrivateLinUCB(SiloLearner):
         bias = regularizer**2 * square / self.size
         result: Floats = SPREAD**2 * seen + (spread + bias) * np.eye(self.size)
         return result
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "repairs": self.repairs,
-            "released": self._released,
-            "bias": self._bias.tolist(),
-            "gram": self._gram.tolist(),
-            "covariance": self._covariance.tolist(),
-            "shift": self._shift,
-        }
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self.repairs, self._released = state["repairs"], state["released"]
-        self._bias, self._gram = np.array(state["bias"]), np.array(state["gram"])
-        self._covariance, self._shift = np.array(state["covariance"]), state["shift"]
 
 
 def _rows(matrix: Floats) -> tuple[tuple[float, ...], ...]:

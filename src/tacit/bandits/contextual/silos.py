@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 from tacit.bandits.contextual.linucb import LinUCBPolicy
-from tacit.bandits.contract import Learner
+from tacit.bandits.contract import KeptLearner
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SiloStatistics:
     lazy: bool
 
 
-class SiloLearner(Learner):
+class SiloLearner(KeptLearner):
     """A learner whose rounds are batches of silos; the silos report `statistics`."""
 
     @property

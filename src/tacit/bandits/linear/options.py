@@ -120,6 +120,8 @@ class OptionElimination(SingleElimination):
     [(0, 50), (2, 50)]
     """
 
+    kept = (*SingleElimination.kept, "_phase", "_wanted", "_misread")
+
     def __init__(
         self,
         features: npt.ArrayLike,
@@ -262,17 +264,11 @@ class OptionElimination(SingleElimination):
         return chances
 
     def _state(self) -> dict[str, Any]:
-        return super()._state() | {
-            "phase": self._phase,
-            "wanted": [list(pair) for pair in self._wanted.items()],
-            "heard": [[option, asdict(mean)] for option, mean in self._heard.items()],
-            "misread": self._misread,
-        }
+        heard = [[option, asdict(mean)] for option, mean in self._heard.items()]
+        return super()._state() | {"heard": heard}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._phase, self._misread = state["phase"], state["misread"]
-        self._wanted = dict(state["wanted"])
         self._heard = {option: OptionMean(**mean) for option, mean in state["heard"]}
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tacit.assumptions import Secret
 from tacit.bandits.arm_summaries import summaries
-from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.contract import KeptLearner, Plan
 from tacit.bandits.linear import own_fits
 from tacit.bandits.linear.design import (
     DesignWeights,
@@ -43,7 +43,7 @@ CUT = 0.02  # share of the failure probability for clipping parameters to a ball
 WORTH = 0.01  # relative reduction of widths from which clients fit parameters
 
 
-class PhasedElimination(Learner):
+class PhasedElimination(KeptLearner):
     """Base of both learners: phases, designs, least squares, elimination.
 
     Round number l - 1 is phase l. Its participants are the clients who observe and report or, with
@@ -54,6 +54,7 @@ class PhasedElimination(Learner):
     each: bool
 
     separate: ClassVar[bool] = False
+    kept: ClassVar[tuple[str, ...]] = ("_active", "_latest", "_asked", "_phases", "_evidence")
 
     def __init__(
         self,
@@ -201,22 +202,6 @@ class PhasedElimination(Learner):
         rows = zip(self._asked.tolist(), means.tolist(), spreads.tolist(), strict=True)
         known = [(n, mean if math.isfinite(s) else None, s) for n, mean, s in rows]
         return summaries(known, names, level, lowest=-self.bound)
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "active": self._active.tolist(),
-            "latest": self._latest.tolist(),
-            "asked": self._asked.tolist(),
-            "phases": self._phases.tolist(),
-            "evidence": self._evidence.to_dict(),
-        }
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._active = np.array(state["active"], dtype=np.int64)
-        self._latest = np.array(state["latest"], dtype=float)
-        self._asked = np.array(state["asked"], dtype=np.int64)
-        self._phases = np.array(state["phases"], dtype=np.int64)
-        self._evidence.restore(state["evidence"])
 
 
 @dataclass(frozen=True)

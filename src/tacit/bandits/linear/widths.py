@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacit.bandits.stored import Kept, plain
+
 Floats = npt.NDArray[np.float64]
 
 GRID = 24  # values of λ, each half the previous one: for precisions I over 14 orders of magnitude
@@ -54,8 +56,10 @@ class Seen(NamedTuple):
     variances: Floats
 
 
-class RunEvidence:
+class RunEvidence(Kept):
     """All phases of one run, and which actions survive them."""
+
+    kept = ("_typical",)
 
     def __init__(
         self, actions: int, dimension: int, bound: float, failure_probability: float
@@ -200,21 +204,12 @@ class RunEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain data."""
-        return {
-            "phases": [
-                {
-                    "theta": phase.theta.tolist(),
-                    "matrix": phase.matrix.tolist(),
-                    "cap": None if math.isinf(phase.cap) else phase.cap,
-                    "beyond": None if phase.beyond is None else phase.beyond.tolist(),
-                }
-                for phase in self.phases
-            ],
-            "typical": list(self._typical),
-        }
+        phases = [{name: plain(one) for name, one in vars(phase).items()} for phase in self.phases]
+        return {"phases": phases, **super().to_dict()}
 
-    def restore(self, data: Mapping[str, Any]) -> None:
+    def restore(self, stored: Mapping[str, Any]) -> None:
         """Restore what `to_dict` returned."""
+        super().restore(stored)
         self.phases = [
             PhaseEvidence(
                 np.array(item["theta"]),
@@ -222,6 +217,5 @@ class RunEvidence:
                 math.inf if item["cap"] is None else float(item["cap"]),
                 None if item.get("beyond") is None else np.array(item["beyond"]),
             )
-            for item in data["phases"]
+            for item in stored["phases"]
         ]
-        self._typical = [float(value) for value in data["typical"]]
