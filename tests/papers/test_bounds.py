@@ -38,7 +38,7 @@ PRIVATE: dict[str, Callable[[Any, float], Any]] = {
 }
 
 
-def test_bounds_of_arms_are_the_printed_sums() -> None:
+def test_bounds_of_arms_match_the_papers() -> None:
     """Σ 1/Δ = 12; three arms; ln(1/δ) = 11.5129… at δ = 1e-5."""
     assert bounds.cz23_theorem_1(T, GAPS, 0.5) == pytest.approx(12 * LOG + 6 * LOG)
     root = math.sqrt(LOG)
@@ -54,7 +54,7 @@ def test_bounds_of_arms_are_the_printed_sums() -> None:
     )
 
 
-def test_bounds_of_linear_bandits_are_the_printed_sums() -> None:
+def test_bounds_of_linear_bandits_match_the_papers() -> None:
     """d = 4, k = 100, T = 10^4, α = ½, σ = 0.2, B = 2, ε = ½, δ = e^-9: ln(kT) = ln 10^6."""
     t, delta, root = 10**4, math.exp(-9), math.sqrt(LOG)
     free = 200 * root + 0.2 * 1000 * root
@@ -69,7 +69,7 @@ def test_bounds_of_linear_bandits_are_the_printed_sums() -> None:
     assert LINEAR.theorem_c_4(t, 0.5, delta) == pytest.approx(200 * root + 12 * 816 * root)
 
 
-def test_bounds_of_silos_are_the_printed_sums() -> None:
+def test_bounds_of_silos_match_the_papers() -> None:
     """M = 16, d = 4, B = 25, α = 0.01, T = 10^4: √(MT) = 400, (Md)^¾ = 22.627…, d^¾ = 2^1.5."""
     t, delta = 10**4, math.exp(-16)
     free = 1600 * math.log(t) + 1600 * math.log(16 * 10**6)
@@ -92,7 +92,7 @@ def test_bounds_of_silos_are_the_printed_sums() -> None:
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_more_privacy_and_more_rounds_cost_more(name: str) -> None:
+def test_bounds_grow_with_privacy_and_rounds(name: str) -> None:
     horizons = np.array([1e3, 1e4, 1e5, 1e6])
     for epsilon in (0.1, 1.0, 5.0):
         assert np.all(np.diff(PRIVATE[name](horizons, epsilon)) > 0)
@@ -101,7 +101,7 @@ def test_more_privacy_and_more_rounds_cost_more(name: str) -> None:
     assert by_epsilon[0] < by_epsilon[-1]
 
 
-def test_more_options_and_more_silos_cost_more() -> None:
+def test_bounds_grow_with_options_and_silos() -> None:
     for k in (2, 5, 20):
         fewer, more = ([0.0] + [0.2] * (n - 1) for n in (k, k + 1))
         for bound in (bounds.cz23_theorem_1, bounds.cz23_theorem_4, bounds.cz23_theorem_6):
@@ -122,7 +122,7 @@ def test_every_algorithm_of_the_papers_has_its_theorem() -> None:
     assert named - known - ours == {"dpe-fixed"}  # about which the paper proves nothing
 
 
-def test_a_picture_shows_the_theorem_of_each_algorithm_and_that_it_is_an_order() -> None:
+def test_a_chart_labels_each_theorem_and_its_order() -> None:
     pytest.importorskip("matplotlib")
     size: dict[str, Any] = {"arms": 3, "horizon": 2000, "runs": 2, "workers": 1, "epsilon": 1.0}
     results = {name: simulate(name, **size) for name in ("dist-dp-se", "ldp-se", "private-klucb")}
@@ -139,7 +139,7 @@ def test_a_picture_shows_the_theorem_of_each_algorithm_and_that_it_is_an_order()
     assert other.get_ydata()[-1] == pytest.approx(float(np.mean(every)) / 2000)
 
 
-def test_bounds_at_any_gaps_are_the_printed_sums() -> None:
+def test_gap_free_bounds_match_the_papers() -> None:
     """TKMS21 Theorems 3.1 and 3.3 with k = 3, σ² = 8, m = 4: (1 + σ²/m) = 3."""
     assert bounds.tkms21_theorem_3_1(T, GAPS, 8.0, 4.0) == pytest.approx(3 * 12 * LOG + 4 * 0.6)
     free = bounds.tkms21_theorem_3_1_independent(T, 3, 8.0, 4.0)
@@ -150,7 +150,7 @@ def test_bounds_at_any_gaps_are_the_printed_sums() -> None:
     assert free == pytest.approx(math.sqrt(3 * T * LOG) + 3 * root * LOG)
 
 
-def test_corollaries_are_the_theorems_at_their_noise_and_batch() -> None:
+def test_corollaries_equal_the_theorems_at_their_noise_and_batch() -> None:
     """σ² = ln(1/δ)/ε² = m; the corollaries leave a factor of 2 to the O(·)."""
     variance = math.log(1e5) / 0.5**2
     assert bounds.tkms21_theorem_3_3(T, GAPS, variance**0.5) == pytest.approx(
@@ -161,7 +161,7 @@ def test_corollaries_are_the_theorems_at_their_noise_and_batch() -> None:
     )
 
 
-def test_no_gaps_have_a_worse_bound_than_any_gaps_up_to_a_constant() -> None:
+def test_no_instance_exceeds_the_gap_free_bound_up_to_a_constant() -> None:
     """The worst equal gaps √(k ln T / T) give the bound at any gaps, within a factor of 2."""
     for arms in (2, 10, 50):
         worst = math.sqrt(arms * LOG / T)
@@ -170,7 +170,7 @@ def test_no_gaps_have_a_worse_bound_than_any_gaps_up_to_a_constant() -> None:
         assert free / 2 <= by_gaps <= free
 
 
-def test_a_picture_shows_bounds_at_any_gaps_and_explains_curves_below_the_lower_one() -> None:
+def test_a_chart_shows_gap_free_bounds_and_explains_curves_below_the_lower_one() -> None:
     pytest.importorskip("matplotlib")
     size: dict[str, Any] = {"arms": 3, "horizon": 2000, "runs": 2, "workers": 1}
     found = simulate("vb-sdp-ae", epsilon=1.0, delta=1e-5, **size)

@@ -100,7 +100,7 @@ def enumerated_epsilon(parameters: PureShuffleParameters) -> mpmath.mpf:
 
 @pytest.mark.parametrize("parameters", TINY, ids=lambda p: f"{p.users}-users")
 @pytest.mark.parametrize("method", ["integers", "tilted"])
-def test_a_certificate_agrees_with_enumerating_everything(
+def test_a_certificate_agrees_with_full_enumeration(
     parameters: PureShuffleParameters, method: Method
 ) -> None:
     truth = Fraction(str(enumerated_epsilon(parameters)))
@@ -129,7 +129,7 @@ def test_the_design_measurement_of_64_users_is_reproduced() -> None:
 @pytest.mark.parametrize(
     "parameters", [*TINY, PureShuffleParameters(64, 1, *DESIGN)], ids=lambda p: f"{p.users}-users"
 )
-def test_the_balls_contain_the_distribution_of_the_device(
+def test_the_interval_bounds_contain_the_distribution_of_the_device(
     parameters: PureShuffleParameters,
 ) -> None:
     for ball, value in zip(
@@ -141,7 +141,7 @@ def test_the_balls_contain_the_distribution_of_the_device(
             assert ball.rel_accuracy_bits() > 150
 
 
-def test_a_user_with_a_one_has_the_distribution_of_a_zero_read_backwards() -> None:
+def test_the_distribution_of_a_one_mirrors_that_of_a_zero() -> None:
     for zero, one in zip(
         device_distribution(TINY[1], 0), reversed(device_distribution(TINY[1], 1)), strict=True
     ):
@@ -209,7 +209,7 @@ def test_counted_roundings_cover_the_true_error_of_a_tilted_product(tilt: float)
     assert np.count_nonzero(with_zero.values >= count_ratios.SMALLEST_TRUSTED) > 1000
 
 
-def test_a_count_that_no_tilt_sees_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_outside_every_tilt_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(count_ratios, "_tilts", lambda _distribution, _users: [0.0])
     with pytest.raises(TacitError, match="beyond every tilt"):
         tilted_ratio(PureShuffleParameters(256, 1, *DESIGN), [0])
@@ -220,7 +220,7 @@ def test_more_bits_than_double_precision_can_hold_are_rejected() -> None:
         certify(PureShuffleParameters(10**6, 1, *DESIGN))
 
 
-def test_the_two_kinds_say_different_things() -> None:
+def test_the_two_kinds_of_certificates_state_different_claims() -> None:
     parameters = PureShuffleParameters(6, 1, *DESIGN)
     every, extreme = certify(parameters), certify(parameters, kind="extreme-k")
     assert every.ks_checked == (0, 1, 2, 3, 4, 5)
@@ -361,7 +361,7 @@ def test_lookup_names_the_certified_sizes() -> None:
 
 
 @pytest.mark.parametrize("users", [2, 3, 5, 1023, 1024, 1025, 2500, 10**6 + 7])
-def test_groups_hold_everyone_once_and_one_more_than_is_certified(users: int) -> None:
+def test_groups_contain_all_participants_and_one_more_than_certified(users: int) -> None:
     cut = groups(users, 1)
     assert sum(group.participants for group in cut) == users
     assert all(group.row.certificate.epsilon <= 1 for group in cut)
@@ -401,7 +401,7 @@ def test_the_command_proves_rows_and_prints_json(capsys: pytest.CaptureFixture[s
     assert all(result["holds"] for result in results)
 
 
-def test_the_command_prints_a_table_and_fails_on_a_row_that_claims_too_much(
+def test_the_command_prints_a_table_and_fails_on_an_overstated_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     honest = lookup(2, 1)

@@ -60,7 +60,7 @@ TOLD = ("zc24-super", "zc24-budgets")  # pictures of what a paper tells without 
         for n in PANELS
     ],
 )
-def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Path) -> None:
+def test_a_figure_is_written_with_its_data(name: str, tmp_path: Path, data: Path) -> None:
     given = data if "data" in lookup(name).has else None
     options = Options(runs=2, data=given, execution=HERE, changes={"horizon": 2000})
     picture, table, means = lookup(name).draw(tmp_path / "out", options)
@@ -102,7 +102,7 @@ def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Pat
 
 @pytest.mark.extended
 @pytest.mark.parametrize(("axis", "constants"), [("paper", "paper"), ("equal", "tight")])
-def test_the_axis_says_what_an_epsilon_means(axis: Axis, constants: str, tmp_path: Path) -> None:
+def test_the_axis_states_the_kind_of_epsilon(axis: Axis, constants: str, tmp_path: Path) -> None:
     options = Options(runs=1, axis=axis, execution=HERE, changes={"horizon": 2000})
     _, table, means = lookup("cz23-fig2").draw(tmp_path, options)
     rows = [row for row in read(table) if row["algorithm"] != "dp-se"]  # which has one form only
@@ -112,7 +112,7 @@ def test_the_axis_says_what_an_epsilon_means(axis: Axis, constants: str, tmp_pat
     assert guaranteed == (axis == "equal")  # the paper's epsilon is a Rényi scale
 
 
-def test_settings_are_those_of_the_authors() -> None:
+def test_settings_match_the_papers() -> None:
     assert (arms.EASY, arms.HARD) == (10**6, 10**7)
     assert {lookup(name).runs for name in PANELS} == {20}
     problem = ArmsProblem()
@@ -124,7 +124,7 @@ def test_settings_are_those_of_the_authors() -> None:
     )
 
 
-def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:
+def test_a_figure_with_missing_data_states_where_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"--data \(docs/reference/data.md says where"):
         lookup("cz23-fig5").draw(tmp_path, Options(runs=1))
     assert not list(tmp_path.iterdir())
@@ -173,9 +173,7 @@ def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_a_drawing_that_was_interrupted_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_figure_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are made once: after an interrupt the rest, after the end none."""
     changes = {"horizon": 40, "silos": 4, "dimension": 3, "actions": 5, "sync": 10}
     options = Options(runs=2, execution=HERE, changes=changes)
@@ -199,7 +197,7 @@ def test_a_drawing_that_was_interrupted_resumes(
     assert len(made) == 13
 
 
-def test_a_figure_is_one_study_in_which_equal_curves_are_run_once() -> None:
+def test_a_figure_is_one_study_and_equal_curves_run_once() -> None:
     options = Options(runs=1, size="small")
     curves = lookup("zc24-fig3").curves(options)
     study, places = as_study("zc24-fig3", curves, options)
@@ -223,7 +221,7 @@ def test_small_figures_are_much_smaller_than_the_papers() -> None:
         Options(size="large")  # type: ignore[arg-type]
 
 
-def test_the_authors_second_curve_has_a_scale_of_a_hundred() -> None:
+def test_the_second_curve_of_the_public_code_has_scale_one_hundred() -> None:
     for name in ("cz23-fig1", "cz23-fig2", "cz23-fig3", "cz23-fig4"):
         curves = lookup(name).curves(Options(runs=1))
         finer = [one for one in curves if one.label == "Dist-RDP-SE, s = 100"]

@@ -14,7 +14,7 @@ from tacit.papers.public_code import PublicSetting, compared, regret_per_round
 SMALL = PublicSetting(silos=5, horizon=200, sync=25, dimension=3, actions=10)
 
 
-def test_the_noise_lacks_the_factors_of_the_theorems() -> None:
+def test_the_noise_of_the_public_code_lacks_factors_of_the_theorems() -> None:
     setting = PublicSetting()
     asked = {"epsilon": 1e-3, "delta": 1e-4, "constants": "paper", "lazy": False}
     silo = zc24_noise.ldp_fedlinucb(SilosProblem.of(**asked)).sums.sigma
@@ -27,7 +27,7 @@ def test_the_noise_lacks_the_factors_of_the_theorems() -> None:
     )
 
 
-def test_a_run_is_reproducible_and_without_noise_it_learns() -> None:
+def test_a_run_is_reproducible_and_learns_without_noise() -> None:
     assert compared(SMALL, 1) == compared(SMALL, 1)
     drowned = regret_per_round("ldp", replace(SMALL, epsilon=1e-6), 0)
     free = regret_per_round("ldp", replace(SMALL, epsilon=1e6, horizon=1000), 0)

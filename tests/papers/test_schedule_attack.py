@@ -14,7 +14,7 @@ from tacit.papers.schedule_attack import ATTACKS, SHOWN, THRESHOLD, AdaptiveSilo
 
 
 @pytest.mark.extended
-def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one() -> None:
+def test_the_attack_recovers_a_norm_from_an_adaptive_schedule_only() -> None:
     """Against a fair coin 1,000 games stay within 0.5 ± 0.08 but for a chance of 4e-7."""
     outcome = attack(games=1000, seed=1)
     assert outcome.adaptive_schedule == 1.0
@@ -27,7 +27,7 @@ def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one(
 
 
 @pytest.mark.extended
-def test_federated_dp_is_refuted_and_nothing_else_is() -> None:
+def test_only_the_schedule_of_federated_dp_is_refuted() -> None:
     """ε of at least what is proved at 99.9% confidence, against a claim of 0.2: what another silo's
     next user is given tells as much as when silos speak; each of the four others exceeds 0.2 by
     chance with a probability below 0.001.
@@ -41,13 +41,13 @@ def test_federated_dp_is_refuted_and_nothing_else_is() -> None:
 
 
 @pytest.mark.extended
-def test_the_exhibit_is_a_picture(tmp_path: Path) -> None:
+def test_the_attack_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = draw(attack(games=10), tmp_path / "attack.png")
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_adaptive_rule_fires_exactly_at_the_threshold_on_the_norm() -> None:
+def test_the_adaptive_rule_triggers_exactly_at_the_threshold() -> None:
     private = ldp_fedlinucb(
         SilosProblem.of(silos=2, dimension=3, sync=1, horizon=8, epsilon=0.2, delta=0.1)
     )

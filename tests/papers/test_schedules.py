@@ -45,7 +45,7 @@ def test_every_schedule_but_the_refuted_one_guarantees_a_participant_the_target(
     assert draw(list(found.values()), tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_private_schedule_has_noise_for_as_many_releases_as_there_are_rounds() -> None:
+def test_the_private_schedule_has_noise_for_every_possible_release() -> None:
     """Independently: σ, the square root's column norm over T steps, √4.5."""
     sums = private_sums(SMALL, SMALL.horizon)
     coefficients = [math.comb(2 * m, m) / 4**m for m in range(60)]
@@ -73,7 +73,7 @@ def test_the_private_schedule_reads_nothing_but_private_sums(name: str) -> None:
         assert decided[1][-1]
 
 
-def test_the_refuted_rule_fires_exactly_at_its_threshold() -> None:
+def test_the_refuted_rule_triggers_exactly_at_its_threshold() -> None:
     silos = SilosRun(SMALL, private_sums(SMALL, SMALL.horizon), REFUTED, (), seed=0)
     for factor, fires in ((0.999, False), (1.001, True)):
         grown = math.expm1(factor * threshold(SMALL) / 10) * silos.regularizer
@@ -82,7 +82,7 @@ def test_the_refuted_rule_fires_exactly_at_its_threshold() -> None:
         assert silos._speaks(10) is fires
 
 
-def test_the_geometric_schedule_speaks_a_logarithm_of_the_horizon_times() -> None:
+def test_the_geometric_schedule_synchronises_logarithmically_often() -> None:
     """Twice the rounds take ln 2 / ln 1.3 synchronisations more, whatever the data."""
     counts = [len(geometric(2**k * 1000)) for k in range(6)]
     steps = np.diff(counts)
@@ -91,7 +91,7 @@ def test_the_geometric_schedule_speaks_a_logarithm_of_the_horizon_times() -> Non
     assert one.synchronised[0] == tuple(np.cumsum(geometric(60)).tolist())[:-1]
 
 
-def test_decisions_at_a_seed_repeat() -> None:
+def test_a_seed_reproduces_decisions() -> None:
     sums = private_sums(SMALL, SMALL.horizon)
     one, other = (SilosRun(SMALL, sums, PRIVATE, (), seed=5).play() for _ in range(2))
     assert one[0] == other[0]
