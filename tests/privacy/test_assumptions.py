@@ -111,7 +111,7 @@ ASSUMPTIONS: st.SearchStrategy[Assumption] = st.one_of(
 
 
 @given(ASSUMPTIONS)
-def test_json_keeps_an_assumption(one: Assumption) -> None:
+def test_assumptions_round_trip_through_json(one: Assumption) -> None:
     stored = json.loads(json.dumps(one.to_dict()))
     assert Assumption.from_dict(stored) == one
     assert stored["id"] == one.identifier
@@ -128,7 +128,7 @@ def test_implication_is_a_preorder(a: Assumption, b: Assumption, c: Assumption) 
 
 
 @given(st.integers(2, 3000), st.integers(0, 5), FRACTIONS, st.integers(0, 5), FRACTIONS)
-def test_fewer_dishonest_ones_imply_more_in_every_round(
+def test_fewer_dishonest_participants_are_the_weaker_assumption_in_every_round(
     n: int, count: int, fraction: Fraction, more: int, larger: Fraction
 ) -> None:
     strong, weak = DishonestAtMost("round", count, fraction), DishonestAtMost("round", more, larger)  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_fewer_dishonest_ones_imply_more_in_every_round(
     st.fractions(0, Fraction(45, 100), max_denominator=40),
     st.integers(0, 4),
 )
-def test_shares_are_made_for_no_more_than_the_assumptions_leave(
+def test_noise_shares_assume_no_more_honest_participants_than_stated(
     n: int, dropout: Fraction, corrupt: Fraction, curious: int
 ) -> None:
     """The noise of `honest(n)` shares is there whatever n, though no assumption names n."""
@@ -185,7 +185,7 @@ def test_shares_are_made_for_no_more_than_the_assumptions_leave(
         ),
     ],
 )
-def test_the_order_of_assumptions(stated: Assumption, needed: Assumption, holds: bool) -> None:
+def test_assumptions_are_ordered(stated: Assumption, needed: Assumption, holds: bool) -> None:
     assert stated.implies(needed) is holds
     assert (uncovered([needed], [stated]) == ()) is holds
 
@@ -199,7 +199,7 @@ def test_the_order_of_assumptions(stated: Assumption, needed: Assumption, holds:
         (ThreatModel(corrupt=0.25, curious=0), (0, Fraction(1, 4)), Fraction(1)),
     ],
 )
-def test_a_threat_model_states_all_that_it_withstands(
+def test_a_threat_model_states_every_adversary(
     threat: ThreatModel, dishonest: tuple[int, Fraction], released: Fraction
 ) -> None:
     for scope in Scope:
@@ -219,27 +219,27 @@ def test_a_threat_model_states_all_that_it_withstands(
         (DishonestAtMost(Scope.ROUND, 1), 1, 0),
     ],
 )
-def test_how_many_of_a_round_may_be_dishonest(
+def test_the_number_of_dishonest_participants_follows_from_the_round(
     one: DishonestAtMost, members: int, limit: int
 ) -> None:
     assert one.limit(members) == limit
 
 
-def test_remarks_need_no_cover_and_stay_in_equality() -> None:
+def test_remarks_are_not_implied_but_compared() -> None:
     assert uncovered([Declared(), RangeProofs()], []) == ()
     assert PureDP(1.0).assuming(Declared()) != PureDP(1.0)
     assert PureDP(1.0).assuming(Declared()).implies(PureDP(1.0))
 
 
 @pytest.mark.parametrize("view", View)
-def test_only_the_trust_of_its_own_view_goes_without_saying(view: View) -> None:
+def test_only_the_trust_of_its_own_view_is_implicit(view: View) -> None:
     trusts = set(TRUST_OF_VIEW.values())
     stated = PureDP(1.0, view=view).assuming(*trusts)
     assert stated.assumptions == trusts - {TRUST_OF_VIEW[view]}
     assert not stated.implies(PureDP(1.0, view=view))
 
 
-def test_nothing_but_these_is_a_remark() -> None:
+def test_the_list_of_remarks_is_complete() -> None:
     """Whatever else is assumed needs cover before one guarantee implies another."""
     kinds = [one for one in Assumption._known.values() if one.__module__ == "tacit.assumptions"]
     assert {one.identifier for one in kinds if not one.needed} == {
@@ -290,7 +290,7 @@ GUARANTEES: list[Guarantee] = [
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda one: one.short)
-def test_stored_guarantees_are_the_same_and_hold_no_sentence(guarantee: Guarantee) -> None:
+def test_stored_guarantees_are_equal_and_contain_no_sentence(guarantee: Guarantee) -> None:
     stored = json.loads(json.dumps(guarantee.to_data()))
     assert Guarantee.from_data(stored) == guarantee
     assert Guarantee.from_data(stored).digest == guarantee.digest
@@ -298,7 +298,7 @@ def test_stored_guarantees_are_the_same_and_hold_no_sentence(guarantee: Guarante
     assert not any(clause in spelled for clause in guarantee.clauses())
 
 
-def test_everything_that_a_guarantee_says_is_in_its_digest() -> None:
+def test_the_digest_covers_every_part_of_a_guarantee() -> None:
     one = ApproximateDP(0.5, 1e-5)
     others = [
         replace(one, epsilon=0.6),
@@ -314,7 +314,7 @@ def test_everything_that_a_guarantee_says_is_in_its_digest() -> None:
     assert len({one, *others}) == len(others) + 1
 
 
-def test_a_guarantee_implies_only_with_its_assumptions_covered() -> None:
+def test_a_guarantee_implies_only_if_its_assumptions_are_implied() -> None:
     earned = state_drawn_arithmetic(
         PureDP(1.0).assuming(ROUND, ReleasedOnlyAbove(Fraction(1))), DiscreteLaplace(1)
     )
@@ -345,7 +345,7 @@ def test_a_guarantee_covers_no_more_metrics_than_it_states() -> None:
     assert compose([two, five]).metrics == 2
 
 
-def test_participations_with_a_delta_are_in_different_rounds() -> None:
+def test_participations_with_a_delta_need_distinct_rounds() -> None:
     """Two of them in one round move its sum twice under one draw: δ is far above the stated one."""
     target = ApproximateDP(1.0, 1e-5, participations=2)
     distribution = calibrate("skellam", 1, target).integer_distribution
@@ -361,7 +361,7 @@ def test_participations_with_a_delta_are_in_different_rounds() -> None:
     assert privacy_loss(DiscreteLaplace(2), 2).pure <= 1.0 + 1e-12
 
 
-def test_silos_numbers_are_the_largest_of_their_budgets() -> None:
+def test_the_common_guarantee_of_silos_is_the_largest_of_their_budgets() -> None:
     with pytest.raises(TacitError, match="budget is above"):
         SilosDP(0.1, 1e-6, budgets=((5.0, 1e-6),))
     with pytest.raises(TacitError, match="budget is above"):
@@ -373,7 +373,7 @@ def test_silos_numbers_are_the_largest_of_their_budgets() -> None:
             SilosDP(*budget)
 
 
-def test_arithmetic_is_derived_and_never_assumed() -> None:
+def test_arithmetic_is_derived_never_assumed() -> None:
     assert PureDP(1.0).arithmetic is Arithmetic.UNSTATED
     exact = state_drawn_arithmetic(PureDP(1.0), DiscreteLaplace(1))
     assert exact.arithmetic is Arithmetic.EXACT
@@ -397,7 +397,7 @@ def test_arithmetic_is_derived_and_never_assumed() -> None:
     assert "exactly" not in str(PureDP(1.0))
 
 
-def test_the_weakest_arithmetic_counts_in_any_order() -> None:
+def test_the_weakest_arithmetic_determines_the_guarantee() -> None:
     kinds = [
         PureDP(1.0),
         state_drawn_arithmetic(PureDP(1.0), Gaussian(1.0)),
@@ -413,7 +413,7 @@ def test_the_weakest_arithmetic_counts_in_any_order() -> None:
     assert weakest_of_silos(silos).arithmetic is Arithmetic.UNSTATED
 
 
-def test_numbers_that_noise_earns_keep_the_assumptions_of_the_target() -> None:
+def test_achieved_guarantees_keep_the_assumptions_of_the_target() -> None:
     target = PureDP(1.0, view=View.MESSAGE).assuming(ROUND)
     found = achieved_guarantee(DiscreteLaplace(4), 1, target)
     assert (found.epsilon, found.view) == (0.25, View.MESSAGE)
@@ -421,7 +421,7 @@ def test_numbers_that_noise_earns_keep_the_assumptions_of_the_target() -> None:
     assert found.arithmetic is Arithmetic.EXACT
 
 
-def test_a_guarantee_is_stated_for_no_more_participations_than_derived() -> None:
+def test_a_guarantee_states_no_more_participations_than_derived() -> None:
     often = state_drawn_arithmetic(
         PureDP(1.0, participations=3).assuming(ROUND), DiscreteLaplace(1)
     )
@@ -435,7 +435,7 @@ def test_a_guarantee_is_stated_for_no_more_participations_than_derived() -> None
             for_fewer(often, strange)
 
 
-def test_noise_of_somebody_elses_is_not_called_exact() -> None:
+def test_external_noise_is_not_called_exact() -> None:
     class Mine(DiscreteLaplace):
         """Drawn as its author likes."""
 
@@ -443,7 +443,7 @@ def test_noise_of_somebody_elses_is_not_called_exact() -> None:
     assert state_drawn_arithmetic(PureDP(1.0), Mine(1)).arithmetic is Arithmetic.UNSTATED
 
 
-def test_weaker_arithmetic_implies_nothing_stronger() -> None:
+def test_weaker_arithmetic_does_not_imply_exactness() -> None:
     order = [
         PureDP(1.0),
         state_drawn_arithmetic(PureDP(1.0), Gaussian(1.0)),
@@ -456,7 +456,7 @@ def test_weaker_arithmetic_implies_nothing_stronger() -> None:
             assert not one.implies(other)
 
 
-def test_the_weakest_of_several() -> None:
+def test_the_weakest_of_several_guarantees_is_implied_by_each() -> None:
     one = ApproximateDP(0.5, 1e-5, participations=3).assuming(ROUND)
     other = ApproximateDP(1.0, 1e-7, participations=2).assuming(CompleteGroups())
     found = weakest([one, other])
@@ -496,7 +496,7 @@ def test_rounds_of_different_accounting_have_no_weakest_guarantee() -> None:
     assert weakest([once.assuming(methods[0]), once.assuming(methods[1])]) is not None
 
 
-def test_together_keeps_the_strongest() -> None:
+def test_joint_assumptions_keep_the_strongest() -> None:
     ones = [DishonestAtMost(Scope.ROUND, count) for count in (3, 1, 2)]
     assert together(ones) == {ROUND}
     both = together([ROUND], [DishonestAtMost(Scope.GROUP, 1)])
@@ -512,14 +512,14 @@ def test_together_keeps_the_strongest() -> None:
         (HonestServers(1, of=2), HonestServers(2, of=2)),
     ],
 )
-def test_together_drops_a_weaker_one_that_is_listed_first(
+def test_joint_assumptions_drop_a_weaker_one_listed_first(
     weaker: Assumption, stronger: Assumption
 ) -> None:
     assert weaker.sort_key() < stronger.sort_key()
     assert together([weaker], [stronger]) == {stronger}
 
 
-def test_together_never_drops_both_of_two_that_imply_each_other() -> None:
+def test_joint_assumptions_keep_one_of_two_equivalent_ones() -> None:
     """Visits anywhere have no batches: two spellings of one assumption are one value."""
     one, other = (VisitsAtMost(batches, 3, Spread.ANYWHERE) for batches in (1, 2))
     assert one == other
@@ -529,7 +529,7 @@ def test_together_never_drops_both_of_two_that_imply_each_other() -> None:
 
 
 @given(st.lists(ASSUMPTIONS, max_size=6))
-def test_together_means_as_much_as_all(ones: list[Assumption]) -> None:
+def test_joint_assumptions_are_equivalent_to_all(ones: list[Assumption]) -> None:
     kept = together(ones)
     assert kept <= set(ones)
     assert uncovered(ones, kept) == ()
@@ -537,14 +537,14 @@ def test_together_means_as_much_as_all(ones: list[Assumption]) -> None:
     assert together(reversed(ones)) == kept
 
 
-def test_no_fewer_than_none_are_curious() -> None:
+def test_negative_numbers_of_curious_participants_are_rejected() -> None:
     assert ThreatModel(curious=0).honest(8) == 8
     with pytest.raises(TacitError, match="curious is -1"):
         ThreatModel(curious=-1)
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0), (-1, 1)])
-def test_nobody_visits_less_than_once(numbers: tuple[int, int]) -> None:
+def test_fewer_than_one_visit_is_rejected(numbers: tuple[int, int]) -> None:
     with pytest.raises(TacitError, match="must be"):
         VisitsAtMost(*numbers)
 
@@ -569,12 +569,12 @@ def test_budgets_of_silos_are_part_of_implication() -> None:
     assert not wide.assuming(ROUND).implies(wide)
 
 
-def test_silos_without_budgets_of_their_own_print() -> None:
+def test_silos_without_individual_budgets_are_printed() -> None:
     assert str(SilosDP(2.0, 1e-5)) == str(ApproximateDP(2.0, 1e-5))
     assert "from (1, 1e-05)-DP to (2, 1e-06)-DP" in str(GUARANTEES[-1])
 
 
-def test_only_assumptions_are_assumed() -> None:
+def test_only_assumption_values_are_accepted() -> None:
     with pytest.raises(TacitError, match=r"tacit\.assumptions"):
         PureDP(1.0, assumptions=frozenset({"all are honest"}))  # type: ignore[arg-type]
 
@@ -584,11 +584,11 @@ def test_only_assumptions_are_assumed() -> None:
     [Guaranteed(GUARANTEES[2]), KnownPerRound(ApproximateDP(1.0, 1e-5)), NonPrivate()],
     ids=lambda one: type(one).__name__,
 )
-def test_privacy_status_is_stored(status: Any) -> None:
+def test_privacy_status_round_trips(status: Any) -> None:
     assert status_from_data(json.loads(json.dumps(status_to_data(status)))) == status
 
 
-def test_strange_privacy_status_is_rejected() -> None:
+def test_invalid_privacy_status_is_rejected() -> None:
     for data in ({}, {"status": "private"}, {"status": "none: the secret is out"}):
         with pytest.raises(TacitError):
             status_from_data(data)
@@ -597,14 +597,14 @@ def test_strange_privacy_status_is_rejected() -> None:
 
 
 @given(ASSUMPTIONS)
-def test_sentences_are_plain(one: Assumption) -> None:
+def test_assumptions_are_rendered_as_plain_sentences(one: Assumption) -> None:
     said = one.text()
     assert said == said.strip()
     assert not said.endswith(".")
     assert "whoever" not in said
 
 
-def test_an_assumption_from_outside_covers_only_its_equal() -> None:
+def test_an_external_assumption_implies_only_its_equal() -> None:
     """Found: a class whose `implies` is always true removed every needed assumption."""
 
     class Fine(CompleteGroups):
@@ -617,7 +617,7 @@ def test_an_assumption_from_outside_covers_only_its_equal() -> None:
     assert uncovered([SemiHonestServer()], [Fine()]) == (SemiHonestServer(),), "no fields either"
 
 
-def test_no_equality_from_outside_covers_an_assumption() -> None:
+def test_external_equality_cannot_imply_an_assumption() -> None:
     """Found: a class whose `__eq__` is always true covered every needed assumption."""
 
     class Equal(CompleteGroups):
@@ -633,7 +633,7 @@ def test_no_equality_from_outside_covers_an_assumption() -> None:
     assert not uncovered([Equal()], [Equal()])
 
 
-def test_an_assumption_from_outside_is_covered_only_by_its_equal() -> None:
+def test_an_external_assumption_is_implied_only_by_its_equal() -> None:
     """Found: a subclass that needs more was covered by any value of the class that it extends."""
 
     @dataclass(frozen=True)
@@ -647,7 +647,7 @@ def test_an_assumption_from_outside_is_covered_only_by_its_equal() -> None:
     assert len(together([needed], [DishonestAtMost(Scope.ROUND, 1)])) == 2
 
 
-def test_a_guarantee_from_outside_is_rejected_and_hides_none_of_tacits() -> None:
+def test_an_external_guarantee_is_rejected_and_hides_no_builtin_one() -> None:
     """Found: a class whose `implies` is always true was printed as exact, and a class without a
     kind of its own was read instead of tacit's.
     """
@@ -662,7 +662,7 @@ def test_a_guarantee_from_outside_is_rejected_and_hides_none_of_tacits() -> None
 
 
 @pytest.mark.parametrize("fraction", ["2/3", "1/7", "99999/100000", "123456/1000000"])
-def test_fractions_of_a_batch_are_never_stated_too_mildly(fraction: str) -> None:
+def test_fractions_of_a_batch_are_rounded_conservatively(fraction: str) -> None:
     """Found: "at least 66.66% arrive" where two thirds have to."""
     needed = Fraction(fraction)
     arrive = re.search(r"at least ([\d.]+)%", ReleasedOnlyAbove(needed).text())
@@ -686,7 +686,7 @@ def remarks(guarantee: Guarantee) -> set[Assumption]:
     return {one for one in guarantee.assumptions if isinstance(one, Remark)}
 
 
-def test_claims_about_one_release_are_not_kept_for_several() -> None:
+def test_claims_about_one_release_do_not_extend_to_several() -> None:
     """Found: twice (1, 0)-DP said (0.69, 1e-6) towards outsiders, the number of one release."""
     pure = PureDP(1.0).assuming(*CLAIMS, *WARNINGS, RangeProofs())
     zero = ConcentratedDP(0.5).assuming(*CLAIMS, *WARNINGS, RangeProofs())
@@ -709,7 +709,7 @@ def test_claims_about_one_release_are_not_kept_for_several() -> None:
         assert remarks(same) == {*CLAIMS, *WARNINGS, RangeProofs()}
 
 
-def test_the_weakest_of_several_claims_what_all_of_them_claim() -> None:
+def test_the_weakest_guarantee_claims_what_all_of_them_claim() -> None:
     both = PureDP(1.0).assuming(*CLAIMS, *WARNINGS)
     other = PureDP(0.5).assuming(CLAIMS[3], TowardsOutsiders(0.3, 1e-6), RangeProofs())
     for pair in ([both, other], [other, both]):

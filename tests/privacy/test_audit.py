@@ -50,7 +50,7 @@ def halved(distribution: NoiseDistribution) -> NoiseDistribution:
 
 
 @pytest.mark.parametrize("sensitivity", [1, 10])
-def test_discrete_laplace(sensitivity: int) -> None:
+def test_discrete_laplace_passes_its_audit(sensitivity: int) -> None:
     distribution = DiscreteLaplace(sensitivity)
     assert 0.9 < audit(additive(distribution, 1), 0, sensitivity, SAMPLES).epsilon <= 1.0
     caught = audit(additive(halved(distribution), 2), 0, sensitivity, SAMPLES)
@@ -59,14 +59,14 @@ def test_discrete_laplace(sensitivity: int) -> None:
 
 
 @pytest.mark.parametrize("users", [2, 5])
-def test_pólya_shares_summed(users: int) -> None:
+def test_sums_of_pólya_shares_pass_their_audit(users: int) -> None:
     distribution = DiscreteLaplace(4)
     assert 0.85 < audit(summed_shares(distribution, users, 3), 0, 4, SAMPLES).epsilon <= 1.0
     assert audit(summed_shares(DiscreteLaplace(2), users, 4), 0, 4, SAMPLES).refutes(1.0)
 
 
 @pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
-def test_noise_with_exceptions(kind: Any) -> None:
+def test_calibrated_noise_with_a_delta_passes_and_halved_noise_fails(kind: Any) -> None:
     target = ApproximateDP(1.0, 1e-3)
     distribution = calibrate(kind, 4, target).distribution
     assert isinstance(distribution, NoiseDistribution)
@@ -76,7 +76,7 @@ def test_noise_with_exceptions(kind: Any) -> None:
     assert audit(additive(halved(distribution), 6), 0, 4, SAMPLES, delta=target.delta).refutes(1.0)
 
 
-def test_shuffled_randomized_response() -> None:
+def test_shuffled_randomized_response_passes_its_audit() -> None:
     epsilon0, users = 2.0, 5
     rng = np.random.default_rng(7)
 
@@ -93,12 +93,12 @@ def test_shuffled_randomized_response() -> None:
     assert audit(mechanism(careless), 0, 1, SAMPLES, delta=1e-6).refutes(claimed)
 
 
-def test_a_mechanism_without_noise_is_refuted_at_any_claim() -> None:
+def test_a_mechanism_without_noise_is_refuted_at_any_epsilon() -> None:
     found = audit(lambda x, count: np.full(count, float(x)), 0, 1, 10_000)
     assert found.epsilon > 6
 
 
-def test_an_asymmetric_leak_is_found_in_its_direction() -> None:
+def test_an_asymmetric_leak_is_detected_in_its_direction() -> None:
     rng = np.random.default_rng(8)
 
     def leaky(x: int, count: int) -> np.ndarray:
@@ -109,7 +109,7 @@ def test_an_asymmetric_leak_is_found_in_its_direction() -> None:
         assert audit(leaky, *pair, 100_000).refutes(3.0)
 
 
-def test_what_a_delta_allows_refutes_nothing() -> None:
+def test_events_within_delta_refute_nothing() -> None:
     points = np.arange(-60, 61)
     p, q = (DiscreteLaplace(0.5).pmf(points - shift) for shift in (0, 1))
     few, more = (samples_to_refute(p, q, 1.0, delta=delta) for delta in (0.0, 0.3))
@@ -120,7 +120,7 @@ def test_what_a_delta_allows_refutes_nothing() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.1])
-def test_the_bound_is_clopper_pearson_on_the_other_half(delta: float) -> None:
+def test_the_bound_is_clopper_pearson_on_held_out_samples(delta: float) -> None:
     rng = np.random.default_rng(9)
     outputs = {0: rng.integers(0, 2, 1000), 1: rng.integers(0, 2, 1000) | rng.integers(0, 2, 1000)}
     found = audit(lambda x, count: outputs[x][:count], 0, 1, 1000, confidence=0.95, delta=delta)
@@ -139,7 +139,7 @@ def test_the_bound_is_clopper_pearson_on_the_other_half(delta: float) -> None:
 
 
 @pytest.mark.slow
-def test_false_alarms_are_rarer_than_stated() -> None:
+def test_the_false_positive_rate_is_below_the_stated_one() -> None:
     """400 audits at 95% of a sound mechanism: at most 5% expected; more than 35 has probability
     below 1e-3.
     """
@@ -154,7 +154,7 @@ def test_false_alarms_are_rarer_than_stated() -> None:
     assert alarms <= 35
 
 
-def test_what_cannot_be_audited_is_rejected() -> None:
+def test_invalid_audits_are_rejected() -> None:
     noisy = additive(DiscreteLaplace(1), 11)
     for samples in (0, 99, 1e12):
         with pytest.raises(TacitError, match="samples is"):
@@ -169,7 +169,7 @@ def test_what_cannot_be_audited_is_rejected() -> None:
         audit(lambda x, count: np.full(count, math.nan) + x, 0, 1, 1000)
 
 
-def test_a_pure_claim_of_the_calibration_is_what_is_audited() -> None:
+def test_the_audited_claim_is_that_of_the_calibration() -> None:
     distribution = calibrate("discrete-laplace", 3, PureDP(0.5)).distribution
     assert isinstance(distribution, DiscreteLaplace)
     assert audit(additive(distribution, 12), 0, 3, SAMPLES).epsilon <= 0.5

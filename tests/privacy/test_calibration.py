@@ -140,7 +140,7 @@ def test_pure_discrete_laplace_has_the_exact_scale(epsilon: float, sensitivity: 
     assert privacy_loss(half, sensitivity).pure == pytest.approx(2 * epsilon)  # type: ignore[arg-type]
 
 
-def test_a_delta_buys_a_little_less_laplace_noise() -> None:
+def test_a_delta_permits_slightly_less_laplace_noise() -> None:
     pure = calibrate("discrete-laplace", 10, PureDP(1.0)).distribution.std
     assert (
         0.9 * pure
@@ -150,7 +150,7 @@ def test_a_delta_buys_a_little_less_laplace_noise() -> None:
 
 
 @pytest.mark.parametrize(("kind", "width"), [("discrete-gaussian", 1.0), ("gaussian", 1.0)])
-def test_concentrated_targets(kind: str, width: float) -> None:
+def test_concentrated_targets_are_met(kind: str, width: float) -> None:
     found = calibrate(kind, 3, ConcentratedDP(0.5))
     assert found.distribution.std == pytest.approx(3 * width, rel=1e-5)
     assert found.epsilon <= 0.5
@@ -161,7 +161,7 @@ def test_concentrated_targets(kind: str, width: float) -> None:
     assert vector.distribution.std == pytest.approx(6 * width, rel=1e-5)
 
 
-def test_concentrated_laplace_needs_less_than_half_epsilon_squared_says() -> None:
+def test_concentrated_laplace_needs_less_noise_than_half_epsilon_squared() -> None:
     """ε = 1 would be enough, at scale 2; its divergences themselves allow for less noise."""
     found = calibrate("discrete-laplace", 2, ConcentratedDP(0.5))
     assert found.epsilon == pytest.approx(0.5, rel=1e-6)
@@ -177,7 +177,7 @@ def test_concentrated_laplace_needs_less_than_half_epsilon_squared_says() -> Non
 
 
 @pytest.mark.parametrize("users", [1, 7, 1000])
-def test_skellam_shares_add_up(users: int) -> None:
+def test_skellam_shares_sum_to_the_calibrated_noise(users: int) -> None:
     found = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5), users=users)
     assert found.share is not None
     assert float(found.share.variance) * users == pytest.approx(float(found.distribution.variance))
@@ -196,7 +196,7 @@ def test_a_sum_of_discrete_gaussian_shares_meets_the_target_exactly(users: int) 
     assert "Kairouz" in found.derivation
 
 
-def test_many_discrete_gaussian_shares_need_at_least_half_a_unit_each() -> None:
+def test_many_discrete_gaussian_shares_have_standard_deviations_above_a_half() -> None:
     found = calibrate("discrete-gaussian", 1, ApproximateDP(1.0, 1e-5), users=10_000)
     assert found.share is not None
     assert found.share.std > 0.5
@@ -207,7 +207,7 @@ def test_many_discrete_gaussian_shares_need_at_least_half_a_unit_each() -> None:
 # binomial: bits, bias, users
 
 
-def test_binomial_bits_per_user_are_the_least_and_so_is_their_bias() -> None:
+def test_binomial_bits_per_user_and_their_bias_are_minimal() -> None:
     target = ApproximateDP(1.0, 1e-5)
     found = calibrate("binomial", 10, target, users=1000)
     assert isinstance(found.distribution, Binomial)
@@ -222,7 +222,7 @@ def test_binomial_bits_per_user_are_the_least_and_so_is_their_bias() -> None:
     assert found.share == Binomial(found.bits_per_user, found.distribution.p)
 
 
-def test_a_fixed_number_of_bits_finds_the_least_bias() -> None:
+def test_a_fixed_number_of_bits_gives_the_minimal_bias() -> None:
     found = calibrate(
         "binomial", 1, ApproximateDP(1.0, 1e-5), users=100, bits=NoiseBits(per_user=3)
     )
@@ -236,7 +236,7 @@ def test_a_fixed_number_of_bits_finds_the_least_bias() -> None:
     )
 
 
-def test_a_fixed_bias_finds_the_least_number_of_bits() -> None:
+def test_a_fixed_bias_gives_the_minimal_number_of_bits() -> None:
     found = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bits=NoiseBits(bias=0.1))
     assert isinstance(found.distribution, Binomial)
     assert (
@@ -248,7 +248,7 @@ def test_a_fixed_bias_finds_the_least_number_of_bits() -> None:
     assert shared.bits_per_user == math.ceil(found.distribution.n / 50)
 
 
-def test_one_bit_from_each_of_many_users_is_enough() -> None:
+def test_one_bit_from_each_of_many_users_suffices() -> None:
     found = calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=100_000)
     assert found.bits_per_user == 1
     assert isinstance(found.distribution, Binomial)
@@ -256,7 +256,7 @@ def test_one_bit_from_each_of_many_users_is_enough() -> None:
     assert hockey_stick(found.distribution, 1, 1.0) <= 1e-5
 
 
-def test_too_few_bits_are_rejected_with_the_number_that_would_do() -> None:
+def test_too_few_bits_are_rejected_with_a_sufficient_number() -> None:
     with pytest.raises(TacitError, match="use at least 7"):
         calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=10, bits=NoiseBits(per_user=3))
 
@@ -328,7 +328,7 @@ def test_every_coordinate_of_every_participation_is_paid_for() -> None:
     assert 1.99 < skellam.epsilon <= 2.0
 
 
-def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
+def test_approximate_shares_pay_their_distance_in_every_coordinate() -> None:
     """So many shares that their sum is visibly not one draw."""
     found = calibrate("discrete-gaussian", 1, ApproximateDP(1.0, 1e-5), users=3000, dimension=3)
     assert found.share is not None
@@ -339,7 +339,7 @@ def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
 
 
 @pytest.mark.extended
-def test_very_many_bits_are_the_least_but_for_a_part_in_ten_million() -> None:
+def test_very_many_bits_are_minimal_to_a_part_in_ten_million() -> None:
     target = ApproximateDP(1e-4, 1e-6)
     found = calibrate("binomial", 1, target)
     assert isinstance(found.distribution, Binomial)
@@ -353,7 +353,7 @@ def test_very_many_bits_are_the_least_but_for_a_part_in_ten_million() -> None:
     ("epsilon", "delta", "times", "users"),
     [(0.5, 1e-2, 3, 60), (1.0, 1e-6, 2, 400), (9, 1e-6, 3, 9)],
 )
-def test_shares_for_returning_participants_are_those_that_a_protocol_takes(
+def test_shares_for_several_participations_match_the_protocol(
     epsilon: float, delta: float, times: int, users: int
 ) -> None:
     """Each round pays for being only close to one draw."""
@@ -371,7 +371,7 @@ def test_shares_for_returning_participants_are_those_that_a_protocol_takes(
 # the papers' closed forms
 
 
-def test_paper_methods_report_what_they_truly_give() -> None:
+def test_methods_of_the_papers_state_their_true_guarantee() -> None:
     target = ApproximateDP(1.0, 1e-5)
     forms: list[Calibration] = [
         calibrate("discrete-laplace", 10, target, constants="paper", users=4),
@@ -397,7 +397,7 @@ def test_paper_methods_report_what_they_truly_give() -> None:
     assert wrong.guarantee.arithmetic is Arithmetic.IDEAL
 
 
-def test_what_cannot_be_calibrated_is_rejected_with_a_remedy() -> None:
+def test_invalid_targets_are_rejected_with_a_remedy() -> None:
     target = ApproximateDP(1.0, 1e-5)
     rejections: list[tuple[str, dict[str, object]]] = [
         ("one of binomial", {"kind": "laplace"}),
@@ -444,7 +444,7 @@ def test_what_cannot_be_calibrated_is_rejected_with_a_remedy() -> None:
             calibrate(**arguments)  # type: ignore[arg-type]
 
 
-def test_interpolation_closes_in_from_both_sides_in_few_steps() -> None:
+def test_interpolation_brackets_the_root_in_few_steps() -> None:
     for truth, power in ((1e-9, 3.0), (0.3, 1.0), (7.0, 20.0), (1e12, 0.5)):
         steps = 0
 
@@ -476,7 +476,7 @@ def test_searches_return_the_safe_end() -> None:
         least_integer(lambda _: False, 1)
 
 
-def test_printed_shares_that_are_no_draw_together_are_not_accounted_for_as_one() -> None:
+def test_printed_shares_that_are_not_divisible_are_not_accounted_as_one_draw() -> None:
     """A sum of narrow discrete Gaussian shares is narrower than one draw; from some number on it
     is nothing like it.
     """
@@ -512,7 +512,7 @@ def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
 
 
 @pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
-def test_shares_guarantee_nothing_of_one_message_or_of_people_who_take_them_along(
+def test_noise_shares_state_the_view_that_they_protect(
     kind: str,
 ) -> None:
     for about, message in (

@@ -19,18 +19,18 @@ from tacit.protocols.sums import SecureSum
 APART = 0.05
 
 
-def test_a_pure_loss_grows_by_twice_the_distance_each_time() -> None:
+def test_approximate_shares_add_twice_their_distance_to_a_pure_loss() -> None:
     found = epsilon_of(DiscreteLaplace(4), 2, PureDP(9.0, participations=3), APART)
     assert found == pytest.approx(3 * (0.5 + 2 * APART))
 
 
-def test_one_participation_pays_in_epsilon_and_in_delta() -> None:
+def test_one_participation_pays_the_distance_in_epsilon_and_delta() -> None:
     distribution, target = Skellam(200), ApproximateDP(1.0, 1e-4)
     exact = privacy_loss(distribution, 5).epsilon(1e-4 * math.exp(-APART)) + 2 * APART
     assert epsilon_of(distribution, 5, target, APART) == pytest.approx(exact, rel=1e-6)
 
 
-def test_several_participations_pay_in_the_divergence() -> None:
+def test_several_participations_pay_the_distance_in_the_divergence() -> None:
     """P' <= e^a P and Q' >= e^-a Q give (2α - 1)/(α - 1) a more of order α; the mass that is
     dropped is e^a larger.
     """
@@ -44,7 +44,7 @@ def test_several_participations_pay_in_the_divergence() -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-9])  # by the distance from a Gaussian; concentrated
-def test_nearly_gaussian_shares_pay_in_every_coordinate(
+def test_nearly_gaussian_shares_pay_the_distance_in_every_coordinate(
     monkeypatch: pytest.MonkeyPatch, delta: float
 ) -> None:
     monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
@@ -59,7 +59,7 @@ def test_nearly_gaussian_shares_pay_in_every_coordinate(
 
 
 @pytest.mark.parametrize("target", [PureDP(0.5), ApproximateDP(0.5, 1e-6)], ids=["pure", "delta"])
-def test_noise_that_would_just_suffice_does_not_where_it_is_only_close(
+def test_noise_that_just_suffices_fails_if_it_is_approximate(
     target: PureDP | ApproximateDP,
 ) -> None:
     distribution = DiscreteLaplace(2)
@@ -68,7 +68,7 @@ def test_noise_that_would_just_suffice_does_not_where_it_is_only_close(
         checked_target(distribution, 1, target, View.RELEASED_SUM, apart=APART)
 
 
-def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
+def test_a_sum_of_shares_is_charged_its_distance_from_one_draw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     target = ApproximateDP(1.0, 1e-5)
@@ -79,6 +79,6 @@ def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
         SecureSum(64, 8, distribution, target)
 
 
-def test_a_round_of_one_hides_the_participant_by_their_own_share() -> None:
+def test_one_participant_is_protected_by_its_own_share() -> None:
     assert ThreatModel().honest(1) == 1
     assert ThreatModel().honest(2) == 1

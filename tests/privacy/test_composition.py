@@ -49,7 +49,7 @@ SINGLES = [
 
 
 @pytest.mark.parametrize("distribution", SINGLES, ids=repr)
-def test_one_fold_composition_is_the_loss_itself(distribution: NoiseDistribution) -> None:
+def test_one_fold_composition_equals_the_loss(distribution: NoiseDistribution) -> None:
     single = privacy_loss(distribution, 2)
     once = compose_losses([single])
     assert once.pure == single.pure
@@ -120,7 +120,7 @@ def test_a_symmetric_distribution_composes_to_the_enumerated_value() -> None:
         assert true <= composed.delta(epsilon) <= true * 1.001
 
 
-def test_the_order_of_the_parts_does_not_matter() -> None:
+def test_the_order_of_composition_does_not_matter() -> None:
     losses = [
         privacy_loss(DiscreteLaplace(3), 1),
         privacy_loss(Skellam(20), 2),
@@ -155,7 +155,7 @@ def test_pure_guarantees_compose_optimally(times: int, epsilon: float) -> None:
     assert composed.delta(times * epsilon) == 0.0
 
 
-def test_an_approximate_guarantee_fails_openly_as_often_as_it_may() -> None:
+def test_an_approximate_guarantee_fails_at_most_with_probability_delta() -> None:
     composed = ComposedLoss(((dominating_loss(ApproximateDP(0.1, 1e-4)), 10),))
     failure = 1 - (1 - 1e-4) ** 10
     assert composed.delta(1.0) == pytest.approx(failure, rel=1e-7)
@@ -171,14 +171,14 @@ def test_a_thousand_fold_composition_runs_in_bounded_memory() -> None:
     )
 
 
-def test_a_part_that_gives_everything_away_gives_everything_away() -> None:
+def test_an_infinite_loss_dominates_the_composition() -> None:
     """Found in review: no finite loss had any mass, and the grid search crashed."""
     hopeless = privacy_loss(Binomial(3), 10)
     assert ComposedLoss(((hopeless, 2),)).delta(5.0) == 1.0
     assert math.isinf(compose_losses([privacy_loss(DiscreteLaplace(1), 1), hopeless]).epsilon(1e-3))
 
 
-def test_what_is_too_rare_for_the_grid_counts_as_lost_and_nothing_goes_missing() -> None:
+def test_truncated_mass_counts_as_infinite_loss() -> None:
     """Atoms of mass 5·10⁻¹⁶ at both ends: none stretches the grid, none is forgotten."""
     rare = 5e-16
     losses, masses = np.array([50.0, 1.0, -1.0, -50.0]), np.array([rare, 0.7, 0.3, rare])
@@ -188,7 +188,7 @@ def test_what_is_too_rare_for_the_grid_counts_as_lost_and_nothing_goes_missing()
     assert lowest == -4
 
 
-def test_very_unequal_and_very_small_losses_compose() -> None:
+def test_very_different_and_very_small_losses_compose() -> None:
     small = privacy_loss(Binomial(10**8, 0.02), 1)
     mixed = compose_losses([(small, 100), privacy_loss(DiscreteGaussian(2), 1)])
     assert mixed.epsilon(1e-6) >= privacy_loss(DiscreteGaussian(2), 1).epsilon(1e-6)
@@ -197,7 +197,7 @@ def test_very_unequal_and_very_small_losses_compose() -> None:
     )
 
 
-def test_composition_states_the_least_delta_that_it_resolves() -> None:
+def test_composition_states_its_smallest_resolvable_delta() -> None:
     composed = ComposedLoss(((privacy_loss(DiscreteLaplace(5), 1), 3),))
     with pytest.raises(TacitError, match=r"resolves delta down to"):
         composed.epsilon(1e-13)
@@ -231,7 +231,7 @@ def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 10, 100])
-def test_compose_participations_exact_is_the_least_of_the_three(batches: int) -> None:
+def test_exact_accounting_is_at_most_the_other_two(batches: int) -> None:
     for release in (
         PureDP(0.1),
         privacy_loss(DiscreteLaplace(20), 2),
@@ -246,7 +246,7 @@ def test_compose_participations_exact_is_the_least_of_the_three(batches: int) ->
 
 
 @pytest.mark.parametrize("batches", [2, 5, 100])
-def test_compose_participations_are_accounted_for_in_every_batch(batches: int) -> None:
+def test_several_participations_are_accounted_in_every_batch(batches: int) -> None:
     """Both from an exact loss and from a guarantee; advanced composition by hand."""
     loss, delta = privacy_loss(DiscreteLaplace(10), 1), 1e-6
     found = compose_participations(loss, batches, delta)
@@ -261,7 +261,7 @@ def test_compose_participations_are_accounted_for_in_every_batch(batches: int) -
     assert told.exact == worst.epsilon(delta)
 
 
-def test_the_exceptions_of_the_batches_count_against_the_total() -> None:
+def test_deltas_of_the_batches_count_against_the_total() -> None:
     """Found in review: 100 batches of (0.1, 1e-6) were said to be (5.99, 1e-5), but their
     exceptions alone add up to 1e-4.
     """
@@ -285,7 +285,7 @@ def test_binomial_noise_has_no_renyi_accounting_but_exact_accounting() -> None:
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_the_odometer_accumulates_and_rejects_and_a_rejection_changes_nothing(
+def test_the_odometer_accumulates_and_a_rejection_changes_nothing(
     adaptive: bool,
 ) -> None:
     meter = Odometer(ApproximateDP(1.0, 1e-5), adaptive=adaptive)
@@ -308,7 +308,7 @@ def test_the_odometer_accumulates_and_rejects_and_a_rejection_changes_nothing(
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_the_odometer_never_lets_more_through_than_the_budget_allows(adaptive: bool) -> None:
+def test_the_odometer_never_exceeds_its_budget(adaptive: bool) -> None:
     meter = Odometer(ApproximateDP(2.0, 1e-6), adaptive=adaptive)
     release = privacy_loss(DiscreteGaussian(20), 2)
     spent = 0
@@ -337,7 +337,7 @@ def test_the_adaptive_odometer_is_a_filter_at_one_order_fixed_beforehand() -> No
     assert meter.spent().epsilon == pytest.approx(converted)
 
 
-def test_the_odometer_rejects_what_it_cannot_account_for() -> None:
+def test_the_odometer_rejects_mechanisms_without_accounting() -> None:
     adaptive, fixed = (
         Odometer(ApproximateDP(1.0, 1e-5)),
         Odometer(ApproximateDP(1.0, 1e-5), adaptive=False),
@@ -378,7 +378,7 @@ def test_composition_counts_participations_and_keeps_assumptions() -> None:
         assert spent.assumptions == {asked, half, DistinctRounds()}
 
 
-def test_a_loss_that_would_fill_the_memory_is_rejected_before_it_is_composed() -> None:
+def test_a_composition_that_exceeds_memory_is_rejected_early() -> None:
     composed = compose_losses([(privacy_loss(Skellam(56), 2), 10**9)])
     with pytest.raises(TacitError, match="cells: must be at most 16,777,216"):
         composed.epsilon(1e-5)

@@ -41,7 +41,7 @@ def test_7_the_gaussian_closed_form_is_wrong_beyond_epsilon_1(
     assert round(asked["delta"], digits) == true_delta
 
 
-def test_7_what_is_needed_instead(tacit: Tacit) -> None:
+def test_7_the_variance_that_epsilon_above_1_needs(tacit: Tacit) -> None:
     assert round(calibrate("gaussian", 1, ApproximateDP(10.0, 0.25)).distribution.std, 4) == 0.2472
     command = tacit("calibrate", noise="gaussian", epsilon=10, delta=0.25)
     assert round(command["sigma"], 4) == 0.2472
@@ -78,7 +78,9 @@ def test_10_half_zcdp_is_4_4_at_1e_minus_5(tacit: Tacit) -> None:
         (0.5, 10, 2.34),
     ],
 )
-def test_13_missing_shares(tacit: Tacit, arriving: float, sensitivity: int, printed: float) -> None:
+def test_13_missing_shares_reduce_the_noise(
+    tacit: Tacit, arriving: float, sensitivity: int, printed: float
+) -> None:
     from tacit.noise import DiscreteLaplace
 
     assert (
@@ -107,7 +109,9 @@ def test_13_missing_shares(tacit: Tacit, arriving: float, sensitivity: int, prin
         (1.0, 1e-6, 80, 1393),
     ],
 )
-def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, sent: int) -> None:
+def test_15_fair_bits_of_the_paper_exceed_the_needed_ones(
+    tacit: Tacit, epsilon: float, delta: float, needed: int, sent: int
+) -> None:
     target = ApproximateDP(epsilon, delta)
     tight, paper = (
         calibrate("binomial", 1, target),
@@ -134,7 +138,7 @@ def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, s
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-7), (0.3, 1e-4), (1.5, 1e-10)])
-def test_15_other_targets_by_exact_fractions(epsilon: float, delta: float) -> None:
+def test_15_other_targets_match_exact_fractions(epsilon: float, delta: float) -> None:
     def enough(n: int) -> bool:
         total = sum(
             max(0.0, math.comb(n, k) - math.exp(epsilon) * (math.comb(n, k + 1) if k < n else 0))
@@ -152,7 +156,9 @@ def test_15_other_targets_by_exact_fractions(epsilon: float, delta: float) -> No
 
 
 @pytest.mark.parametrize(("users", "levels"), [(2_500, 50), (10_000, 100), (40_000, 200)])
-def test_16_level_bits(tacit: Tacit, users: int, levels: int) -> None:
+def test_16_bits_for_levels_of_the_paper_exceed_the_needed_ones(
+    tacit: Tacit, users: int, levels: int
+) -> None:
     target = ApproximateDP(1.0, 1e-5)
     paper = calibrate("binomial", levels, target, users=users, constants="paper")
     tight = calibrate("binomial", levels, target, users=users)
@@ -190,7 +196,9 @@ def test_16_the_papers_epsilon_is_the_same_for_every_batch(users: int, levels: i
 
 
 @pytest.mark.parametrize(("levels", "loose"), [(1, 0.25), (10, 0.086), (100, 0.084), (1000, 0.084)])
-def test_17_skellam_by_its_renyi_bound(tacit: Tacit, levels: int, loose: float) -> None:
+def test_17_skellam_noise_of_the_paper_exceeds_the_needed_one(
+    tacit: Tacit, levels: int, loose: float
+) -> None:
     target = ApproximateDP(1.0, 1e-5)
     tight, paper = (
         calibrate("skellam", levels, target),
@@ -221,7 +229,7 @@ def test_17_the_exact_gaussian_is_3_7306(tacit: Tacit) -> None:
 # 20: asymmetric noise
 
 
-def test_20_both_directions_of_asymmetric_noise(tacit: Tacit) -> None:
+def test_20_asymmetric_noise_is_accounted_in_both_directions(tacit: Tacit) -> None:
     assert round(privacy_loss(Binomial(2000, 0.02), 2).epsilon(1e-5), 3) == 1.604
     assert (
         round(
@@ -278,7 +286,7 @@ def test_the_list_of_corrections_shows_the_documented_values(tacit: Tacit, throu
 # 32: rounding in the radius of CZ23 Theorem 4
 
 
-def test_32_the_radius_without_rounding_fails_too_often_at_a_coarse_scale_only() -> None:
+def test_32_the_radius_without_rounding_fails_at_coarse_scales_only() -> None:
     found = {row.setting[:6]: row for row in corrections() if row.line == 32}
     coarse, fine = found["s = 1,"], found["s = 10"]
     assert coarse.printed == fine.printed == 1e-6
@@ -294,7 +302,7 @@ def test_32_the_printed_radius_has_the_rounding_term_of_the_proof() -> None:
     assert learner.tail.h == 0
 
 
-def test_34_the_public_code_has_other_noise_than_the_theorems() -> None:
+def test_34_the_public_code_adds_other_noise_than_the_theorems() -> None:
     found = {row.what: row for row in corrections() if row.line == 34}
     node = found["deviation of a silo's node"]
     assert (round(node.printed), round(node.true)) == (26_704, 9_105)

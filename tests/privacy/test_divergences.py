@@ -64,7 +64,7 @@ def by_hand(log_pmf: Any, shift: int, order: float, reach: int) -> float:
 
 
 @pytest.mark.parametrize(("noise", "sensitivity"), NOISE, ids=str)
-def test_renyi_divergences_are_those_of_the_probabilities_and_no_less(
+def test_renyi_divergences_match_the_probabilities_from_above(
     noise: NoiseDistribution, sensitivity: int
 ) -> None:
     found = renyi_of(noise, sensitivity, ORDERS)
@@ -76,7 +76,7 @@ def test_renyi_divergences_are_those_of_the_probabilities_and_no_less(
 
 
 @pytest.mark.parametrize(("noise", "sensitivity"), NOISE, ids=str)
-def test_rho_bounds_every_order_and_hardly_more(noise: NoiseDistribution, sensitivity: int) -> None:
+def test_rho_bounds_every_order_tightly(noise: NoiseDistribution, sensitivity: int) -> None:
     rho = concentrated_of(noise, sensitivity).rho
     orders = 1 + np.geomspace(1e-3, 40, 60)
     reach = math.ceil(40 * sensitivity + 60 * noise.std)
@@ -85,7 +85,7 @@ def test_rho_bounds_every_order_and_hardly_more(noise: NoiseDistribution, sensit
 
 
 @pytest.mark.parametrize(("noise", "sensitivity"), NOISE, ids=str)
-def test_less_noise_has_other_numbers(noise: NoiseDistribution, sensitivity: int) -> None:
+def test_less_noise_has_larger_divergences(noise: NoiseDistribution, sensitivity: int) -> None:
     """A guarantee that is stated for the noise does not hold for half of it."""
     if isinstance(noise, PolyaDifference):
         pytest.skip("it has two parameters")
@@ -96,7 +96,7 @@ def test_less_noise_has_other_numbers(noise: NoiseDistribution, sensitivity: int
 
 @pytest.mark.parametrize("sigma", [0.5, 0.6, 1.0])
 @pytest.mark.parametrize("count", [2, 5])
-def test_sums_of_shares_that_are_only_close_are_covered(sigma: float, count: int) -> None:
+def test_sums_of_approximate_shares_are_covered(sigma: float, count: int) -> None:
     """The true distribution of the sum, by convolution (CZ23 Theorem 4)."""
     share = DiscreteGaussian(sigma)
     k = np.arange(-60, 61)
@@ -119,7 +119,7 @@ def test_sums_of_shares_that_are_only_close_are_covered(sigma: float, count: int
         assert true <= rho * order
 
 
-def test_participations_add_up_and_are_said() -> None:
+def test_participations_are_composed_and_stated() -> None:
     once, thrice = (renyi_of(Skellam(50), 3, participations=n) for n in (1, 3))
     assert all(
         b == pytest.approx(3 * a) for (_, a), (_, b) in zip(once.curve, thrice.curve, strict=True)
@@ -135,14 +135,14 @@ def test_participations_add_up_and_are_said() -> None:
     assert DistinctRounds() in found.assumptions
 
 
-def test_what_holds_for_everybody_has_the_largest_numbers() -> None:
+def test_the_common_guarantee_has_the_largest_numbers() -> None:
     one, other = RenyiDP(((2.0, 0.1), (4.0, 0.5))), RenyiDP(((2.0, 0.2), (4.0, 0.3)))
     assert weakest_divergence([one, other]).curve == ((2.0, 0.2), (4.0, 0.5))
     with pytest.raises(TacitError, match="different orders"):
         weakest_divergence([one, RenyiDP(((3.0, 0.2),))])
 
 
-def test_what_holds_for_everybody_drops_no_kind_view_or_participation() -> None:
+def test_the_common_guarantee_keeps_kind_view_and_participations() -> None:
     """Found: a concentrated guarantee beside Rényi ones was left out, and the first one's
     participations were stated for all.
     """
@@ -159,7 +159,7 @@ def test_what_holds_for_everybody_drops_no_kind_view_or_participation() -> None:
 
 @pytest.mark.parametrize("rewards", ["bernoulli", "beta"])
 @pytest.mark.parametrize("name", ["dist-rdp-se", "dist-cdp-se"])
-def test_a_result_is_restated_for_the_noise_of_its_own_rounds(name: str, rewards: str) -> None:
+def test_a_guarantee_is_restated_for_the_noise_of_its_own_rounds(name: str, rewards: str) -> None:
     """Found: divergences of 16 levels were printed where rewards are bits, a fifth too small."""
     asked: Any = {"horizon": 1000, "means": (0.3, 0.6), "rewards": rewards}
     entry = lookup(name)
@@ -173,7 +173,7 @@ def test_a_result_is_restated_for_the_noise_of_its_own_rounds(name: str, rewards
         assert found.implies(told)
 
 
-def test_noise_of_a_finite_range_has_neither() -> None:
+def test_bounded_noise_has_no_renyi_guarantee() -> None:
     for derive in (renyi_of, concentrated_of):
         with pytest.raises(TacitError, match=r"binomial noise has no .* guarantee"):
             derive(Binomial(1000), 1)
@@ -190,7 +190,7 @@ def test_continuous_noise_is_the_gaussian_mechanism_in_ideal_arithmetic() -> Non
 
 
 @pytest.mark.parametrize("kind", ["discrete-gaussian", "skellam", "discrete-laplace", "gaussian"])
-def test_the_least_noise_for_a_renyi_target_is_found(kind: str) -> None:
+def test_the_minimum_noise_for_a_renyi_target_is_found(kind: str) -> None:
     target = RenyiDP(((2.0, 0.5), (8.0, 1.2)), participations=2)
     found = calibrate(kind, 3, target)
     assert found.meets_target
@@ -200,7 +200,7 @@ def test_the_least_noise_for_a_renyi_target_is_found(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["discrete-gaussian", "skellam", "discrete-laplace", "gaussian"])
-def test_the_least_noise_for_a_concentrated_target_is_found(kind: str) -> None:
+def test_the_minimum_noise_for_a_concentrated_target_is_found(kind: str) -> None:
     found = calibrate(kind, 3, ConcentratedDP(0.2))
     assert found.meets_target
     assert isinstance(found.guarantee, ConcentratedDP)
@@ -224,7 +224,7 @@ def test_a_renyi_target_of_a_vector_is_rejected() -> None:
     ],
     ids=["skellam", "discrete-gaussian"],
 )
-def test_the_divergences_of_a_round_bound_those_of_what_the_server_sees(protocol: Any) -> None:
+def test_the_divergences_of_a_round_bound_those_of_the_servers_view(protocol: Any) -> None:
     """Against one curious participant: the sum of the others' shares, modulo m."""
     views = [
         protocol.view_distribution(total, protocol.honest) for total in (0, protocol.precision)
@@ -241,7 +241,7 @@ def test_the_divergences_of_a_round_bound_those_of_what_the_server_sees(protocol
     assert few > protocol.renyi((2,)).curve[0][1]
 
 
-def test_the_theorems_numbers_are_printed_besides_epsilon_and_delta() -> None:
+def test_the_divergences_of_the_theorems_are_printed_beside_epsilon_and_delta() -> None:
     asked: dict[str, Any] = {"horizon": 5000, "constants": "paper", "runs": 1, "epsilon": 0.5}
     skellam, gaussian = (
         in_theorem_form(simulate(lookup(f"dist-{x}-se"), **asked)) for x in ("rdp", "cdp")
@@ -279,7 +279,7 @@ def test_every_round_has_at_most_the_printed_divergences() -> None:
 # Commands
 
 
-def test_commands_take_and_print_every_kind(tacit: Tacit) -> None:
+def test_commands_accept_and_print_every_kind_of_guarantee(tacit: Tacit) -> None:
     given = {"noise": "skellam", "variance": 1388, "sensitivity": 10}
     curve = dict(tacit("privacy", **given, **{"as": "renyi"}, orders="2,8")["renyi_curve"])
     assert curve == {2: pytest.approx(0.07205, rel=1e-3), 8: pytest.approx(0.288, rel=1e-3)}

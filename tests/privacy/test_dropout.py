@@ -53,7 +53,7 @@ def pure_epsilon(scale: float, arriving: float, sensitivity: int) -> float:
         (0.5, 10, 2.34),
     ],
 )
-def test_correction_13_missing_pólya_shares(
+def test_missing_pólya_shares_match_correction_13(
     arriving: float, sensitivity: int, printed: float
 ) -> None:
     found = dropout_loss(DiscreteLaplace(sensitivity), arriving, sensitivity).pure
@@ -64,13 +64,15 @@ def test_correction_13_missing_pólya_shares(
 @pytest.mark.parametrize(
     ("scale", "arriving", "sensitivity"), [(2.0, 0.95, 3), (5.0, 0.3, 5), (0.5, 0.7, 1)]
 )
-def test_other_fractions_and_scales(scale: float, arriving: float, sensitivity: int) -> None:
+def test_other_dropout_fractions_and_scales_match_exact_sums(
+    scale: float, arriving: float, sensitivity: int
+) -> None:
     assert dropout_loss(DiscreteLaplace(scale), arriving, sensitivity).pure == pytest.approx(
         pure_epsilon(scale, arriving, sensitivity), rel=1e-9
     )
 
 
-def test_dropout_at_a_thousand_levels_is_affordable() -> None:
+def test_dropout_at_a_thousand_levels_costs_little() -> None:
     assert 1.4 < dropout_loss(DiscreteLaplace(300), 0.8, 300).pure < 1.5
 
 
@@ -80,7 +82,7 @@ def test_missing_skellam_shares_leave_a_smaller_variance() -> None:
     ).epsilon(1e-5)
 
 
-def test_nobody_missing_is_the_distribution_itself() -> None:
+def test_no_dropout_gives_the_full_distribution() -> None:
     assert dropout_loss(DiscreteLaplace(3), 1, 2).pure == privacy_loss(DiscreteLaplace(3), 2).pure
 
 
@@ -96,12 +98,14 @@ def test_nobody_missing_is_the_distribution_itself() -> None:
         (1000, 1 / 3, 1 / 3, 334),
     ],
 )
-def test_guaranteed_reports_round_up(users: int, dropout: float, corrupt: float, left: int) -> None:
+def test_the_minimum_number_of_reports_is_rounded_up(
+    users: int, dropout: float, corrupt: float, left: int
+) -> None:
     assert guaranteed_reports(users, dropout, corrupt) == left
 
 
 @pytest.mark.parametrize("users", [10, 50])
-def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> None:
+def test_shares_suffice_at_the_minimum_and_fail_one_below(users: int) -> None:
     target, sensitivity = PureDP(1.0), 5
     distribution = calibrate("discrete-laplace", sensitivity, target).distribution
     assert isinstance(distribution, DiscreteLaplace)
@@ -114,7 +118,7 @@ def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> 
     assert distribution.share(users).power(honest).pure_loss(sensitivity) > 1.2
 
 
-def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_below() -> None:
+def test_skellam_shares_suffice_from_the_minimum_on_and_fail_one_below() -> None:
     distribution = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).distribution
     assert isinstance(distribution, Skellam)
     threat = ThreatModel(dropout=0.1, corrupt=0.1)
@@ -126,7 +130,7 @@ def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_bel
     assert privacy_loss(distribution.share(40).power(32), 10).delta(1.0) > 5e-5
 
 
-def test_distributions_that_do_not_divide_say_so() -> None:
+def test_distributions_that_are_not_divisible_say_so() -> None:
     with pytest.raises(TacitError, match="does not divide"):
         DiscreteGaussian(4).share(10)
     with pytest.raises(TacitError, match="do not divide"):
@@ -159,7 +163,7 @@ def test_dropouts_corrupted_and_curious_participants_are_assumptions() -> None:
 
 
 @pytest.mark.parametrize("participants", [1, 2, 3, 10, 64, 100, 1001])
-def test_stated_dishonest_participants_leave_the_honest_shares(participants: int) -> None:
+def test_dishonest_participants_contribute_no_noise(participants: int) -> None:
     """What the sentences counted, honest others, follows from the assumptions for every size."""
     for threat in (
         ThreatModel(),
@@ -175,7 +179,7 @@ def test_stated_dishonest_participants_leave_the_honest_shares(participants: int
         assert threat.honest(participants) <= max(1, arrived - dishonest.limit(participants))
 
 
-def test_printed_fractions_assume_no_less_and_stored_ones_are_exact() -> None:
+def test_printed_fractions_are_rounded_up_and_stored_ones_exact() -> None:
     dishonest, _ = ThreatModel(corrupt=0.12346, curious=0).assumptions()
     assert dishonest == DishonestAtMost(Scope.ROUND, 0, Fraction(12346, 100_000))
     assert dishonest.text() == (

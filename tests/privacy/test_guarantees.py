@@ -83,7 +83,7 @@ def test_a_guarantee_prints_as_one_plain_sentence() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1.0, 700.0, 5000.0])
-def test_every_epsilon_prints(epsilon: float) -> None:
+def test_every_epsilon_is_printable(epsilon: float) -> None:
     for guarantee in (PureDP(epsilon), ApproximateDP(epsilon, 1e-5)):
         assert str(guarantee).endswith(".")
         assert "\n" not in str(guarantee)
@@ -93,7 +93,7 @@ def test_every_epsilon_prints(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("value", [1.0004, 0.33333, 2.00001, 1.00001e-5, 699.994, 1 + 1e-11])
-def test_no_printed_number_is_below_the_guarantee(value: float) -> None:
+def test_printed_numbers_are_never_below_the_guarantee(value: float) -> None:
     guarantee = ApproximateDP(value, 1.00001e-5)
     epsilon, delta = (float(number) for number in guarantee.short[1:-4].split(", "))
     assert value <= epsilon < 1.001 * value
@@ -105,7 +105,7 @@ def test_no_printed_number_is_below_the_guarantee(value: float) -> None:
     assert f"10^{math.ceil(800 / math.log(10))}" in str(PureDP(800.0))
 
 
-def test_an_epsilon_that_no_float_is_is_told_as_the_next_above() -> None:
+def test_an_epsilon_without_a_float_is_printed_rounded_up() -> None:
     asked = PureDP(Fraction(1, 3), participations=3)  # type: ignore[arg-type]
     third = state_drawn_arithmetic(asked.assuming(HONEST), DiscreteLaplace(3))
     told = third.to_dict()
@@ -120,7 +120,7 @@ def test_an_epsilon_that_no_float_is_is_told_as_the_next_above() -> None:
     assert told["text"] == str(third)
 
 
-def test_a_delta_and_a_factor_that_no_float_tells_are_not_told_as_none() -> None:
+def test_a_delta_below_floats_is_not_printed_as_zero() -> None:
     tiny = ApproximateDP(1.0, Fraction(1, 10**400))  # type: ignore[arg-type]
     assert tiny.to_dict()["delta"] > 0
     assert "(1, 0)-DP" not in str(tiny)
@@ -131,7 +131,7 @@ def test_a_delta_and_a_factor_that_no_float_tells_are_not_told_as_none() -> None
     assert "by a factor of at most 1," in str(ApproximateDP(0.0, 0.1))
 
 
-def test_assumptions_go_along_with_a_guarantee() -> None:
+def test_conversions_keep_assumptions() -> None:
     one = PureDP(0.5, participations=2).assuming(HONEST)
     other = PureDP(0.25, participations=3).assuming(CompleteGroups(), HONEST)
     both = compose([one, other])
@@ -160,7 +160,7 @@ def test_assumptions_go_along_with_a_guarantee() -> None:
     assert not other.implies(PureDP(0.5, participations=3).assuming(HONEST))
 
 
-def test_composition_keeps_the_strictest_assumption_of_one_kind() -> None:
+def test_composition_keeps_the_strictest_assumption_of_each_kind() -> None:
     """The world of both guarantees has as few dishonest participants as the stricter one needs."""
     strict, loose = DishonestAtMost(Scope.ROUND, 1), DishonestAtMost(Scope.ROUND, 4)
     kept, most = ReleasedOnlyAbove(Fraction(4, 5)), ReleasedOnlyAbove(Fraction(9, 10))
@@ -173,7 +173,7 @@ def test_composition_keeps_the_strictest_assumption_of_one_kind() -> None:
     }
 
 
-def test_implication_goes_from_strong_to_weak() -> None:
+def test_stronger_guarantees_imply_weaker_ones() -> None:
     assert PureDP(1.0).implies(PureDP(2.0))
     assert not PureDP(2.0).implies(PureDP(1.0))
     assert PureDP(1.0).implies(ApproximateDP(1.0, 1e-9))
@@ -192,7 +192,7 @@ def test_implication_goes_from_strong_to_weak() -> None:
 
 
 @given(GUARANTEES)
-def test_a_guarantee_implies_itself_and_nothing_about_another_view(guarantee: Guarantee) -> None:
+def test_a_guarantee_implies_itself_but_no_other_view(guarantee: Guarantee) -> None:
     assert guarantee.implies(guarantee)
     assert not guarantee.implies(guarantee.with_view(view=View.SHUFFLED))
     assert not guarantee.implies(guarantee.with_view(neighbours=Neighbours.ADD_OR_REMOVE_ONE))
@@ -214,14 +214,14 @@ def test_delta_falls_with_epsilon(guarantee: Guarantee, epsilon: float, more: fl
 
 @settings(deadline=None)
 @given(GUARANTEES, DELTAS)
-def test_epsilon_inverts_delta(guarantee: Guarantee, delta: float) -> None:
+def test_epsilon_and_delta_are_inverse(guarantee: Guarantee, delta: float) -> None:
     epsilon = guarantee.epsilon_at(delta)
     assume(math.isfinite(epsilon))
     assert guarantee.delta_at(epsilon) <= delta * (1 + 1e-6) + 1e-15
     assert guarantee.to_approximate(delta) == ApproximateDP(epsilon, delta)
 
 
-def test_epsilon_is_never_rounded_down_at_a_tiny_delta() -> None:
+def test_epsilon_at_a_tiny_delta_is_never_rounded_down() -> None:
     """Found by search: the nearest double below 17 gave a δ of 1.002 times what was asked."""
     delta = math.exp(-28.0)
     assert PureDP(17.0).delta_at(PureDP(17.0).epsilon_at(delta)) <= delta
@@ -301,7 +301,7 @@ def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:
 # composition of guarantees
 
 
-def test_composition_adds_up_in_each_kind() -> None:
+def test_composition_adds_each_kind() -> None:
     sums: list[tuple[list[Guarantee], Guarantee]] = [
         ([PureDP(0.5), PureDP(0.25)], PureDP(0.75, participations=2)),
         (
@@ -323,7 +323,7 @@ def test_composition_adds_up_in_each_kind() -> None:
     assert curve.repeat(3).renyi(2.5) == pytest.approx(0.9)
 
 
-def test_composition_rejects_what_it_cannot_add() -> None:
+def test_composition_rejects_incompatible_guarantees() -> None:
     with pytest.raises(TacitError, match="nothing to compose"):
         compose([])
     with pytest.raises(TacitError, match="different neighbours or views"):
@@ -336,7 +336,7 @@ def test_composition_rejects_what_it_cannot_add() -> None:
         compose([RenyiDP(((2.0, 1.0),)), RenyiDP(((3.0, 1.0),))])
 
 
-def test_groups() -> None:
+def test_group_privacy_matches_its_formulas() -> None:
     assert PureDP(0.5).group(3) == PureDP(1.5)
     assert ConcentratedDP(0.5).group(3) == ConcentratedDP(4.5)
     with pytest.raises(TacitError, match="PureDP or ConcentratedDP"):
@@ -355,7 +355,7 @@ def test_extreme_guarantees_convert_without_overflow() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0])
-def test_a_pure_guarantee_is_concentrated_as_the_worst_mechanism_is(epsilon: float) -> None:
+def test_pure_to_concentrated_conversion_is_tight_for_the_worst_mechanism(epsilon: float) -> None:
     """Half of its square: no order of randomized response is above, and order 1 reaches it."""
     pure = PureDP(epsilon)
     rho = pure.rho_bound()
@@ -366,7 +366,7 @@ def test_a_pure_guarantee_is_concentrated_as_the_worst_mechanism_is(epsilon: flo
 
 
 @pytest.mark.parametrize("delta", [0.21, 0.5, 0.9])
-def test_epsilon_of_a_guarantee_with_exceptions_is_that_of_the_worst_mechanism(
+def test_guarantees_with_a_delta_convert_as_the_worst_mechanism_does(
     delta: float,
 ) -> None:
     guarantee = ApproximateDP(2.0, 0.2)
@@ -379,7 +379,7 @@ def test_a_composed_loss_has_no_divergence_of_its_own() -> None:
         dominating_loss(PureDP(1.0)).renyi(2.0)
 
 
-def test_composition_says_where_participations_must_be_in_different_releases() -> None:
+def test_composition_states_where_participations_need_distinct_releases() -> None:
     """Twice in the release of ε = 0.5 costs 1, which 0.5 + 0.25 does not cover."""
     for items in (
         [PureDP(0.5), PureDP(0.25)],

@@ -122,7 +122,7 @@ def test_delta_is_the_hockey_stick_divergence_of_the_worst_shift_and_direction(
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=IDS)
-def test_epsilon_is_the_least_at_which_delta_holds(case: int) -> None:
+def test_epsilon_is_the_smallest_at_which_delta_holds(case: int) -> None:
     loss = privacy_loss(CASES[case][0], 2)
     for delta in (0.2, 1e-2, 1e-5, 1e-9):
         epsilon = loss.epsilon(delta)
@@ -169,7 +169,7 @@ def test_epsilon_and_delta_invert_each_other(
             assert loss.delta(epsilon * (1 - 1e-7)) > delta
 
 
-def test_both_directions_of_an_asymmetric_distribution_are_covered() -> None:
+def test_both_directions_of_an_asymmetric_distribution_count() -> None:
     # CORRECTIONS 20: a symmetric shortcut returns 1.012 here
     loss = privacy_loss(Binomial(2000, 0.02), 2)
     ones = [direction.epsilon(1e-5) for direction in loss.directions]
@@ -287,7 +287,7 @@ WIDE = [
 @pytest.mark.parametrize(
     ("distribution", "shift"), WIDE, ids=[repr(distribution) for distribution, _ in WIDE]
 )
-def test_blocks_are_never_below_the_direct_sum_and_within_a_part_in_100_000(
+def test_block_sums_are_never_below_the_direct_sum_and_within_1e_minus_5(
     distribution: NoiseDistribution, shift: int
 ) -> None:
     loss = privacy_loss(distribution, shift)
@@ -303,7 +303,7 @@ def test_blocks_are_never_below_the_direct_sum_and_within_a_part_in_100_000(
 
 @pytest.mark.parametrize("sensitivity", [10_000, 300_000, 1_000_000])
 @pytest.mark.parametrize("kind", ["gaussian", "skellam", "binomial"])
-def test_a_million_wide_the_gaussian_limit_is_reached_from_above(
+def test_at_width_a_million_the_gaussian_limit_is_approached_from_above(
     kind: str, sensitivity: int
 ) -> None:
     std = 1_000_000
@@ -328,7 +328,7 @@ def test_a_million_wide_the_gaussian_limit_is_reached_from_above(
     "distribution", [DiscreteGaussian(1_000_000), Skellam(1e12), Binomial(4 * 10**12)], ids=repr
 )
 @pytest.mark.parametrize("shift", [1, 1000, 1_000_000])
-def test_a_million_wide_is_never_below_the_direct_sum(
+def test_at_width_a_million_delta_is_never_below_the_direct_sum(
     distribution: NoiseDistribution, shift: int
 ) -> None:
     loss = privacy_loss(distribution, shift)
@@ -341,7 +341,7 @@ def test_a_million_wide_is_never_below_the_direct_sum(
 
 
 @pytest.mark.parametrize("std", [pytest.param(1e8, marks=pytest.mark.slow), 1e12])
-def test_a_shift_far_below_the_width_is_overstated_never_understated(std: float) -> None:
+def test_a_small_shift_of_wide_noise_is_never_understated(std: float) -> None:
     """Losses near the rounding of the logarithms: a tenth may be added, nothing may be lost."""
     true = 1 / (std * math.sqrt(2 * math.pi))
     assert true <= privacy_loss(DiscreteGaussian(std), 1).delta(0.0) <= 1.1 * true
@@ -355,13 +355,13 @@ def test_a_shift_far_below_the_width_is_overstated_never_understated(std: float)
     [Binomial(5), Binomial(5, 0.2), Table.of(0, np.array([0.25, 0.5, 0.25]))],
     ids=repr,
 )
-def test_a_shift_past_the_support_gives_everything_away(distribution: NoiseDistribution) -> None:
+def test_a_shift_beyond_the_support_has_infinite_loss(distribution: NoiseDistribution) -> None:
     loss = privacy_loss(distribution, 10)
     assert loss.delta(3.0) == 1.0
     assert math.isinf(loss.epsilon(0.5))
 
 
-def test_a_table_with_a_gap_is_read_whole() -> None:
+def test_a_table_with_a_gap_is_processed_fully() -> None:
     """Found in review: the search for the window's edges stopped at the gap and delta was 0."""
     assert privacy_loss(Table.of(0, np.array([0.5, 0, 0, 0, 0, 0, 0.5])), 1).delta(1.0) == 1.0
     lumpy = Table.of(-2, np.array([0.1, 0.0, 0.3, 0.0, 0.0, 0.2, 0.4]))
@@ -376,12 +376,12 @@ def test_a_table_with_a_gap_is_read_whole() -> None:
             assert privacy_loss(lumpy, sensitivity).delta(epsilon) == pytest.approx(true, rel=1e-9)
 
 
-def test_a_table_that_misses_mass_counts_it_as_lost() -> None:
+def test_missing_mass_of_a_table_counts_as_infinite_loss() -> None:
     short = Table.of(0, np.array([0.25, 0.5, 0.25 - 9e-10]))
     assert privacy_loss(short, 1).delta(50.0) >= 0.25 + 8e-10
 
 
-def test_a_wide_distribution_with_an_end_keeps_the_mass_at_its_end() -> None:
+def test_a_wide_bounded_distribution_keeps_the_mass_at_its_end() -> None:
     """Found in review: the first block of a geometric distribution was dropped, and delta came out
     0.15% low.
     """
@@ -393,7 +393,7 @@ def test_a_wide_distribution_with_an_end_keeps_the_mass_at_its_end() -> None:
     assert privacy_loss(flat, 40).delta(0.0) == pytest.approx(0.004, rel=1e-9)
 
 
-def test_losses_too_large_for_e_to_the_minus_loss_are_still_resolved() -> None:
+def test_very_large_losses_are_resolved() -> None:
     distribution = Skellam(1)
     epsilon = privacy_loss(distribution, 1000).epsilon(1e-5)
     with mpmath.workdps(40):
@@ -501,14 +501,14 @@ def test_the_continuous_gaussian_far_out_is_positive_and_does_not_overflow() -> 
         )
 
 
-def test_an_infinite_loss_of_exactly_delta_leaves_the_finite_one() -> None:
+def test_an_infinite_loss_of_mass_delta_leaves_the_finite_part() -> None:
     one = Direction.of(np.array([1.0]), np.array([1.0]), 0.0)
     assert one.epsilon(0.0) == pytest.approx(1.0)
     assert Direction.of(np.array([1.0]), np.array([0.9]), 0.1).epsilon(0.05) == math.inf
 
 
 @pytest.mark.parametrize("distribution", [Skellam(100), Skellam(10**10)], ids=["points", "blocks"])
-def test_what_is_not_resolved_counts_as_lost(distribution: NoiseDistribution) -> None:
+def test_unresolved_mass_counts_as_infinite_loss(distribution: NoiseDistribution) -> None:
     """Points of a log-probability below the floor have mass, whatever ε.
 
     More than 0 would not do: what is too small for a double is rounded up.
@@ -520,9 +520,7 @@ def test_what_is_not_resolved_counts_as_lost(distribution: NoiseDistribution) ->
 
 @pytest.mark.parametrize("moved", [1e-12, 1e-9, 1e-6, 1e-3, 0.3, 0.499, 0.501])
 @pytest.mark.parametrize("delta", [1e-15, 1e-20, 1e-100, 1e-300])
-def test_little_that_a_gaussian_hides_is_not_lost_to_cancellation(
-    moved: float, delta: float
-) -> None:
+def test_small_gaussian_losses_are_not_lost_to_cancellation(moved: float, delta: float) -> None:
     """Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) at the ε that is told, in 400 digits."""
     loss = GaussianLoss(1.0, moved)
     epsilon = loss.epsilon(delta)
@@ -533,7 +531,7 @@ def test_little_that_a_gaussian_hides_is_not_lost_to_cancellation(
         assert true <= mpmath.mpf(delta) * (1 + mpmath.mpf("1e-10"))
 
 
-def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
+def test_tiny_losses_are_never_rounded_down() -> None:
     """ln P(k) - ln P(k+1) = (2k+1) / 2σ² of a discrete Gaussian, at every point of its window."""
     distribution = DiscreteGaussian(1000)
     (direction,) = privacy_loss(distribution, 1).directions
@@ -547,7 +545,7 @@ def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
 @pytest.mark.parametrize(
     "distribution", [DiscreteGaussian(1e5), Skellam(1e10), Binomial(4 * 10**9)], ids=repr
 )
-def test_blocks_bound_one_distribution_from_above_and_the_other_from_below(
+def test_blocks_bound_one_distribution_above_and_the_other_below(
     distribution: NoiseDistribution,
 ) -> None:
     """Each distribution has mass 1: the first is summed from above, the one it is compared with

@@ -83,7 +83,7 @@ REJECTIONS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("name", "call", "value"),
     [(name, call, value) for name, call, values in REJECTIONS for value in values],
 )
-def test_a_bad_value_is_named_in_one_line(
+def test_an_invalid_value_is_named_in_one_line(
     name: str, call: Callable[[float], object], value: float
 ) -> None:
     with pytest.raises(TacitError) as rejection:
@@ -97,7 +97,7 @@ def test_a_bad_value_is_named_in_one_line(
     )  # it also says what is expected or what to do
 
 
-def test_a_modulus_too_small_names_the_one_that_would_do() -> None:
+def test_a_modulus_too_small_is_rejected_with_a_sufficient_one() -> None:
     distribution = DiscreteLaplace(10)
     with pytest.raises(TacitError, match="modulus 50 is too small") as rejection:
         wrap_probability(distribution, 100, 50)
@@ -105,7 +105,7 @@ def test_a_modulus_too_small_names_the_one_that_would_do() -> None:
     assert wrap_probability(distribution, 100, suggested) <= 1e-9
 
 
-def test_words_and_truth_values_are_not_numbers() -> None:
+def test_strings_and_booleans_are_not_numbers() -> None:
     for value in ("1", None, True):
         with pytest.raises(TacitError, match="epsilon is"):
             PureDP(value)  # type: ignore[arg-type]

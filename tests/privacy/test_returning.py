@@ -66,7 +66,7 @@ def delta_below(distributions: list[tuple[NoiseDistribution, int]], epsilon: flo
         (6.0, 1e-5, 3, 2),
     ],
 )
-def test_calibrated_noise_keeps_its_guarantee_and_wastes_little(
+def test_calibrated_noise_for_several_participations_is_tight(
     kind: str, epsilon: float, delta: float, times: int, moved: int
 ) -> None:
     target = ApproximateDP(epsilon, delta, participations=times)
@@ -77,7 +77,7 @@ def test_calibrated_noise_keeps_its_guarantee_and_wastes_little(
         assert true > 0.5 * delta
 
 
-def test_rounds_of_different_noise_and_levels_keep_one_guarantee() -> None:
+def test_rounds_of_different_noise_and_levels_meet_one_guarantee() -> None:
     target = ApproximateDP(1.0, 1e-5, participations=3)
     rounds = [
         (calibrate(kind, moved, target).integer_distribution, moved)
@@ -92,7 +92,7 @@ def test_rounds_of_different_noise_and_levels_keep_one_guarantee() -> None:
     ("kind", "times"),
     [("skellam", 5), ("discrete-gaussian", 5), ("binomial", 2), ("discrete-gaussian", 500)],
 )
-def test_a_tiny_epsilon_needs_hardly_more_than_gaussian_noise(kind: str, times: int) -> None:
+def test_a_tiny_epsilon_needs_little_more_than_gaussian_noise(kind: str, times: int) -> None:
     target = ApproximateDP(0.001, 1e-9, participations=times)
     found, ideal = calibrate(kind, 1, target), calibrate("gaussian", 1, target)
     assert found.epsilon <= 0.001
@@ -118,7 +118,7 @@ def mixture(mu: float, dropped: float, epsilon: float) -> float:
 
 @settings(max_examples=150, deadline=None)
 @given(pairs, st.sampled_from([0.0, 1e-3, 0.05]), st.sampled_from([0.0, 1e-3]))
-def test_a_pair_is_no_easier_to_tell_apart_than_the_gaussian_one(
+def test_the_dominating_pair_dominates_the_gaussian_one(
     pair: Floats, dropped: float, infinite: float
 ) -> None:
     """At every epsilon, in both directions; and for less than that μ at some it is."""
@@ -136,7 +136,7 @@ def test_a_pair_is_no_easier_to_tell_apart_than_the_gaussian_one(
             assert direction.delta(epsilon) <= mixture(mu, dropped, epsilon) * (1 + 1e-9) + 1e-15
 
 
-def test_no_smaller_gaussian_movement_would_do() -> None:
+def test_the_dominating_gaussian_shift_is_minimal() -> None:
     """The distribution of one draw, so that the smallest is known: its own."""
     for sigma in (5.0, 20.0):
         (direction,) = privacy_loss(DiscreteGaussian(sigma), 1).directions
@@ -149,7 +149,7 @@ def test_no_smaller_gaussian_movement_would_do() -> None:
 
 
 @pytest.mark.parametrize("apart", [0.01, 0.06])
-def test_noise_that_is_only_close_to_a_distribution_is_compared_as_what_it_may_be(
+def test_approximate_noise_is_compared_at_its_worst(
     apart: float,
 ) -> None:
     """The worst that fits: e^a more on one side of the threshold, e^a less on the other."""
@@ -171,13 +171,13 @@ def test_noise_that_is_only_close_to_a_distribution_is_compared_as_what_it_may_b
 
 
 @pytest.mark.parametrize("apart", [0.6, 1.0, 800.0, math.inf])
-def test_noise_that_is_nothing_like_its_distribution_is_rejected(apart: float) -> None:
+def test_noise_far_from_its_distribution_is_rejected(apart: float) -> None:
     target = ApproximateDP(1.0, 1e-6, participations=3)
     with pytest.raises(TacitError, match="no such guarantee at any epsilon"):
         checked_target(Skellam(400), 1, target, View.RELEASED_SUM, apart=apart)
 
 
-def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> None:
+def test_the_accounting_method_follows_from_target_and_noise() -> None:
     fine, coarse = (ApproximateDP(e, 1e-6, participations=4) for e in (1.0, 8.0))
     for distribution in (Skellam(4), Skellam(4000), Binomial(50), DiscreteGaussian(2)):
         assert bell_shaped(distribution, fine)
@@ -193,7 +193,7 @@ def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> 
     assert accounting(DiscreteLaplace(9), PureDP(1.0, participations=4)) == ()
 
 
-def test_other_accounting_implies_nothing() -> None:
+def test_other_accounting_methods_imply_nothing() -> None:
     """Divergences of different orders do not add up, and neither do two methods."""
     target = ApproximateDP(8.0, 1e-6, participations=4)
     made = checked_target(Skellam(400), 1, target, View.RELEASED_SUM)
@@ -208,7 +208,7 @@ def test_other_accounting_implies_nothing() -> None:
     assert made.implies(made)
 
 
-def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
+def test_each_accounting_method_is_used_where_it_is_tighter() -> None:
     for epsilon, delta, times in ((1.0, 1e-6, 2), (0.3, 1e-9, 10), (6.0, 1e-6, 3), (10.0, 1e-6, 5)):
         target = ApproximateDP(epsilon, delta, participations=times)
         distribution = calibrate("skellam", 1, target).integer_distribution
@@ -217,7 +217,7 @@ def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
         assert epsilon_of(distribution, 1, target) == pytest.approx(min(ways), rel=1e-9)
 
 
-def test_the_way_is_named_where_a_guarantee_is_made() -> None:
+def test_the_accounting_method_is_named_in_a_derived_guarantee() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=5)
     distribution = calibrate("skellam", 3, target).integer_distribution
     stated = checked_target(distribution, 3, target, View.RELEASED_SUM, CompleteGroups())
@@ -234,7 +234,7 @@ def test_the_way_is_named_where_a_guarantee_is_made() -> None:
     assert pure.assumptions == frozenset()
 
 
-def test_what_tells_all_is_paid_for_or_rejected() -> None:
+def test_an_outcome_of_infinite_loss_is_charged_or_rejected() -> None:
     target = ApproximateDP(1.0, 1e-3, participations=4)
     dropped, _ = split_delta(target)
     small = Direction.of(np.array([0.05, -0.05]), np.array([0.5, 0.4999]), 0.9 * dropped)

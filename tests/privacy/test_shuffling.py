@@ -76,7 +76,7 @@ def clones_by_sums(epsilon0: float, users: int, epsilon: float) -> float:
 
 @pytest.mark.parametrize("users", [1, 2, 5, 30])
 @pytest.mark.parametrize("epsilon0", [0.5, 2.0, 6.0])
-def test_clones_are_the_sum_over_all_numbers_of_clones(users: int, epsilon0: float) -> None:
+def test_the_clone_bound_sums_over_all_numbers_of_clones(users: int, epsilon0: float) -> None:
     for fraction in (0.0, 0.1, 0.5, 0.99):
         true = clones_by_sums(epsilon0, users, fraction * epsilon0)
         assert Clones(epsilon0, users).delta(fraction * epsilon0) == pytest.approx(
@@ -87,7 +87,7 @@ def test_clones_are_the_sum_over_all_numbers_of_clones(users: int, epsilon0: flo
 
 @pytest.mark.parametrize("users", [1, 2, 3, 10, 40, 150])
 @pytest.mark.parametrize("epsilon0", [0.1, 0.7, 1.5, 4.0])
-def test_clones_bound_exact_randomized_response(users: int, epsilon0: float) -> None:
+def test_the_clone_bound_covers_exact_randomized_response(users: int, epsilon0: float) -> None:
     clones, response = Clones(epsilon0, users), RandomizedResponse(epsilon0, users)
     for fraction in (0.0, 0.02, 0.1, 0.3, 0.6, 0.95):
         assert clones.delta(fraction * epsilon0) >= response.delta(fraction * epsilon0) * (1 - 1e-9)
@@ -96,25 +96,25 @@ def test_clones_bound_exact_randomized_response(users: int, epsilon0: float) -> 
 
 
 @pytest.mark.parametrize("users", [1000, 30_000])
-def test_clones_bound_randomized_response_of_many_users(users: int) -> None:
+def test_the_clone_bound_covers_randomized_response_of_many_users(users: int) -> None:
     for epsilon0 in (0.5, 1.0, 3.0):
         assert RandomizedResponse(epsilon0, users).epsilon(1e-6, ones=0) <= Clones(
             epsilon0, users
         ).epsilon(1e-6)
 
 
-def test_an_epsilon_is_one_at_which_delta_was_found_to_be_small_enough() -> None:
+def test_an_amplified_epsilon_has_a_delta_below_its_target() -> None:
     for users, delta in ((10, 1e-2), (1000, 1e-6), (100_000, 1e-9)):
         clones = Clones(1.0, users)
         assert clones.delta(clones.epsilon(delta)) <= delta
 
 
-def test_numbers_of_clones_that_are_left_out_count_as_lost() -> None:
+def test_truncated_numbers_of_clones_count_as_infinite_loss() -> None:
     """No ε below ε₀ is without exception, however many participants."""
     assert Clones(1.0, 100_000).delta(0.99) > 0
 
 
-def test_more_participants_hide_better() -> None:
+def test_amplification_grows_with_participants() -> None:
     participants = [
         Clones(1.0, users).epsilon(1e-6) for users in (1, 10, 100, 10_000, 10**6, 10**8)
     ]
@@ -128,7 +128,7 @@ def test_more_participants_hide_better() -> None:
     assert responses == sorted(responses, reverse=True)
 
 
-def test_grouping_numbers_of_clones_only_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grouping_numbers_of_clones_is_conservative(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds with more numbers of clones than are kept apart, against exact counts."""
     exact = [Clones(0.7, 2000).delta(epsilon) for epsilon in (0.0, 0.05, 0.1)]
     monkeypatch.setattr(shuffling, "MOST_COUNTS", 8)
@@ -142,7 +142,7 @@ def test_grouping_numbers_of_clones_only_adds(monkeypatch: pytest.MonkeyPatch) -
     assert wide.delta(0.005) <= Clones(0.7, 1_900_000).delta(0.005)
 
 
-def test_what_cannot_be_amplified_is_rejected() -> None:
+def test_invalid_amplification_is_rejected() -> None:
     with pytest.raises(TacitError, match="epsilon0 is 0"):
         Clones(0.0, 10)
     with pytest.raises(TacitError, match="must be at most"):
@@ -176,7 +176,7 @@ def shuffled_distribution(messages: list[npt.NDArray[np.float64]]) -> dict[tuple
 
 
 @pytest.mark.parametrize("epsilon0", [0.5, 1.0, 3.0])
-def test_clones_bound_three_valued_randomizers_by_brute_force(epsilon0: float) -> None:
+def test_the_clone_bound_covers_three_valued_randomizers_by_brute_force(epsilon0: float) -> None:
     """Extreme ones: a base distribution with each value raised by e^ε₀ or not, by input; 150 of
     them."""
     rng = np.random.default_rng(12)
@@ -199,7 +199,7 @@ def test_clones_bound_three_valued_randomizers_by_brute_force(epsilon0: float) -
 
 
 @pytest.mark.parametrize("epsilon0", [20.0, 33.0, 35.0, 36.7, 50.0, 400.0])
-def test_no_epsilon_is_too_small_where_the_unlikelier_answer_is_below_rounding(
+def test_a_rare_response_below_rounding_gives_no_epsilon_too_small(
     epsilon0: float,
 ) -> None:
     """One participant alone: (e^ε₀ - e^ε) / (1 + e^ε₀) = δ at ε = ε₀ + ln(1 - δ (1 + e^-ε₀))."""

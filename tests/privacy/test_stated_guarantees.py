@@ -98,7 +98,7 @@ def delta_by_hand(distribution: NoiseDistribution, moved: int, epsilon: float, t
 
 
 @pytest.mark.parametrize(("users", "levels"), [(2, 1), (2, 16), (4, 1), (4, 16), (64, 16)])
-def test_a_participant_who_looks_sees_no_more_than_is_guaranteed(users: int, levels: int) -> None:
+def test_a_curious_participants_view_meets_the_guarantee(users: int, levels: int) -> None:
     """They know their own share; the others' are all that hides a participant."""
     protocol = SecureSum(users, levels, DiscreteLaplace(levels), PureDP(1.0))
     unknown = protocol.share.power(users - 1)
@@ -109,7 +109,7 @@ def test_a_participant_who_looks_sees_no_more_than_is_guaranteed(users: int, lev
 
 @pytest.mark.parametrize("users", [1, 2, 5])
 @pytest.mark.parametrize("target", [ApproximateDP(0.3, 0.7), ApproximateDP(1.0, 1e-3)])
-def test_few_gaussian_shares_keep_their_guarantee(users: int, target: ApproximateDP) -> None:
+def test_few_gaussian_shares_meet_their_guarantee(users: int, target: ApproximateDP) -> None:
     """Where the noise is narrow its standard deviation is not its parameter."""
     protocol = factories.gaussian_tight(users, target, True)
     assert isinstance(protocol, SecureSum)
@@ -117,7 +117,7 @@ def test_few_gaussian_shares_keep_their_guarantee(users: int, target: Approximat
     assert delta_by_hand(unknown, protocol.precision, target.epsilon, 1) <= target.delta
 
 
-def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
+def test_shuffled_bits_exclude_one_curious_participant() -> None:
     protocol = factories.shuffled_tight(4, TARGET, True)
     assert isinstance(protocol, ShuffledBits)
     assert delta_by_hand(protocol.share.power(3), 1, 1.0, 1) <= 1e-5
@@ -127,7 +127,7 @@ def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
 
 
 @pytest.mark.parametrize("users", [4, 16, 1024])
-def test_printed_shares_say_what_they_earn_when_one_looks(users: int) -> None:
+def test_printed_shares_state_the_guarantee_against_one_curious_participant(users: int) -> None:
     protocol = factories.polya_paper(users, PureDP(1.0), 0.1)
     assert isinstance(protocol, SecureSum)
     guarantee = protocol.guarantee
@@ -136,7 +136,7 @@ def test_printed_shares_say_what_they_earn_when_one_looks(users: int) -> None:
     assert guarantee.epsilon > 1.0
 
 
-def test_a_wide_share_is_bounded_from_above_and_tightly() -> None:
+def test_a_wide_share_is_bounded_tightly_from_above() -> None:
     """Where single probabilities cannot be summed a closed form takes over."""
     for users in (10**4, 10**6):
         narrow = PolyaDifference(
@@ -167,7 +167,7 @@ def test_the_bound_of_wide_shares_is_never_below_what_is_summed(
 # assumptions
 
 
-def test_a_guarantee_says_how_often_a_participant_takes_part_and_whom_it_trusts() -> None:
+def test_a_guarantee_states_participations_and_trusted_parties() -> None:
     for guarantee in (PureDP(1.0), TARGET, ConcentratedDP(0.5)):
         text = str(guarantee)
         assert "takes part at most once" in text
@@ -183,7 +183,7 @@ def test_a_guarantee_says_how_often_a_participant_takes_part_and_whom_it_trusts(
     assert Arithmetic.IDEAL.text() in str(continuous)
 
 
-def test_assumptions_go_along_with_every_conversion() -> None:
+def test_every_conversion_keeps_assumptions() -> None:
     split = SplitAndMix(
         SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(dropout=0.2))
     ).guarantee
@@ -201,7 +201,7 @@ def test_assumptions_go_along_with_every_conversion() -> None:
     assert compose([vector, vector]).participations == 2
 
 
-def test_a_guarantee_as_data_holds_everything() -> None:
+def test_the_data_of_a_guarantee_is_complete() -> None:
     asked = PureDP(0.5, participations=3, view=View.SHUFFLED)
     guarantee = state_drawn_arithmetic(
         asked.assuming(*ThreatModel().assumptions()), DiscreteLaplace(1)
@@ -232,7 +232,7 @@ def test_printed_numbers_are_rounded_up(epsilon: float, printed: str) -> None:
 # noise that does not give it
 
 
-def test_noise_that_earns_less_than_its_target_is_rejected() -> None:
+def test_noise_below_its_target_is_rejected() -> None:
     with pytest.raises(TacitError, match=r"gives \(10, 0\)-DP, not \(1, 0\)-DP"):
         SecureSum(100, 10, DiscreteLaplace(1), PureDP(1.0))
     for make in (sums.Central, sums.Local):
@@ -263,7 +263,7 @@ def test_noise_that_is_not_centred_is_rejected() -> None:
         SecureSum(20, 1, Binomial(400), ApproximateDP(1.0, 1e-5), share=Binomial(20))
 
 
-def test_a_guarantee_is_about_the_view_it_was_derived_for() -> None:
+def test_a_guarantee_holds_for_its_derived_view_only() -> None:
     bits, bias = 40, 0.5
     wrong = TARGET.with_view(view=View.MESSAGE)
     found = ShuffledBits(64, 1, bits, bias, wrong).guarantee
@@ -276,7 +276,7 @@ def test_a_guarantee_is_about_the_view_it_was_derived_for() -> None:
 
 @pytest.mark.parametrize("distribution", [Skellam(60), Binomial(300)], ids=["skellam", "binomial"])
 @pytest.mark.parametrize("moved", [1, 3])
-def test_two_participations_keep_the_guarantee_summed_by_hand(
+def test_two_participations_meet_the_guarantee_summed_explicitly(
     distribution: NoiseDistribution, moved: int
 ) -> None:
     target = ApproximateDP(1.0, 1e-4, participations=2)
@@ -286,7 +286,7 @@ def test_two_participations_keep_the_guarantee_summed_by_hand(
 
 
 @pytest.mark.parametrize("times", [1, 2, 5, 52, 500])
-def test_pure_participations_add_up(times: int) -> None:
+def test_pure_participations_compose_by_addition(times: int) -> None:
     protocol = factories.polya_tight(64, PureDP(1.0, participations=times), True)
     assert isinstance(protocol, SecureSum)
     unknown = protocol.share.power(63)
@@ -297,7 +297,7 @@ def test_pure_participations_add_up(times: int) -> None:
     assert times * np.abs(np.log(one / zero)).max() == pytest.approx(1.0)
 
 
-def test_every_recipe_guarantees_for_as_many_participations_as_are_asked_for() -> None:
+def test_every_factory_meets_the_guarantee_for_the_requested_participations() -> None:
     pure = PureDP(0.9, participations=3)
     target = ApproximateDP(0.9, 1e-5, participations=3)
     made = [
@@ -324,7 +324,7 @@ def test_every_recipe_guarantees_for_as_many_participations_as_are_asked_for() -
 
 
 @pytest.mark.parametrize("asked", [1.0, 5.0])  # compared with Gaussian noise; by one Rényi order
-def test_rounds_of_different_noise_are_accounted_for_in_one_way(asked: float) -> None:
+def test_rounds_of_different_noise_use_one_accounting_method(asked: float) -> None:
     """They add up whatever the rounds; a mixture by hand keeps the guarantee."""
     target = ApproximateDP(asked, 1e-4, participations=2)
     distributions = [
@@ -347,7 +347,7 @@ def test_rounds_of_different_noise_are_accounted_for_in_one_way(asked: float) ->
     assert worst <= 1e-4
 
 
-def test_a_person_who_comes_often_is_accounted_for_by_the_smaller_way_and_it_is_named() -> None:
+def test_several_participations_use_the_tighter_accounting_and_name_it() -> None:
     often = privacy_of(DiscreteLaplace(40), delta=1e-6, participations=100)
     assert often.participations == 100
     assert often.epsilon < 2.5  # a hundred times 1/40
@@ -367,7 +367,7 @@ def test_randomized_response_has_half_the_variance_and_one_bit() -> None:
     assert response.bits_per_participant == 1
 
 
-def test_printed_shuffle_noise_says_what_it_truly_earns() -> None:
+def test_printed_shuffle_noise_states_its_true_guarantee() -> None:
     """TKMS21 asks for 0.5 and sends noise that gives a fraction of it."""
     for users, limit in ((1000, 0.09), (10**5, 0.09)):
         found = factories.shuffled_paper(users, ApproximateDP(0.5, 1e-5)).guarantee
@@ -375,7 +375,7 @@ def test_printed_shuffle_noise_says_what_it_truly_earns() -> None:
         assert found.epsilon < limit
 
 
-def test_printed_skellam_and_gaussian_noise_say_their_exact_epsilon() -> None:
+def test_printed_skellam_and_gaussian_noise_state_their_exact_epsilon() -> None:
     for make in (factories.skellam_paper, factories.gaussian_paper):
         found = make(10**4, TARGET, 10, 0.1).guarantee
         assert isinstance(found, ApproximateDP)
@@ -383,7 +383,7 @@ def test_printed_skellam_and_gaussian_noise_say_their_exact_epsilon() -> None:
 
 
 @pytest.mark.parametrize("times", [2, 5, 500])
-def test_printed_noise_met_again_is_accounted_for_at_the_order_that_suits_it(times: int) -> None:
+def test_several_participations_of_printed_noise_use_the_best_renyi_order(times: int) -> None:
     """Never below exact composition of the noise itself, and at most a ninth above it."""
     target = ApproximateDP(0.5, 1e-6, participations=times)
     for found, distribution in printed_noise(target, 4):
@@ -411,7 +411,7 @@ def printed_noise(
     ]
 
 
-def test_rounds_of_printed_noise_share_one_order_so_that_they_compose() -> None:
+def test_rounds_of_printed_noise_share_one_renyi_order() -> None:
     """The order is that of the smallest round; each larger one is guaranteed no less."""
     target = ApproximateDP(0.5, 1e-6, participations=5)
     for make in (factories.skellam_paper, factories.gaussian_paper):
@@ -431,7 +431,9 @@ def test_rounds_of_printed_noise_share_one_order_so_that_they_compose() -> None:
 # time
 
 
-def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_randomized_response_flips_independently_of_the_reward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     drawn: list[int] = []
     word = coins.random_word
 
@@ -446,7 +448,7 @@ def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) 
         assert len(drawn) == 1
 
 
-def test_what_is_guaranteed_is_what_is_earned_or_more() -> None:
+def test_stated_guarantees_are_at_least_the_achieved_ones() -> None:
     distribution = DiscreteLaplace(3)
     assert achieved_guarantee(distribution, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
     assert checked_target(distribution, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
@@ -464,7 +466,7 @@ def test_pure_guarantees_are_compared_in_exact_fractions(participations: int) ->
 
 
 @pytest.mark.parametrize("often", [0, -1, 0.5])
-def test_nobody_takes_part_less_than_once(often: float) -> None:
+def test_fewer_than_one_participation_is_rejected(often: float) -> None:
     """Half a participation would need half the noise."""
     for make in (
         lambda: PureDP(1.0, participations=often),  # type: ignore[arg-type]
@@ -476,7 +478,7 @@ def test_nobody_takes_part_less_than_once(often: float) -> None:
             make()
 
 
-def test_nobody_is_added_or_removed_unseen() -> None:
+def test_adding_or_removing_a_participant_is_not_covered() -> None:
     """How many take part is public, and shares are made for as many."""
     pure = PureDP(1.0, neighbours=Neighbours.ADD_OR_REMOVE_ONE)
     target = ApproximateDP(1.0, 1e-5, neighbours=Neighbours.ADD_OR_REMOVE_ONE)
@@ -492,7 +494,7 @@ def test_nobody_is_added_or_removed_unseen() -> None:
             make()
 
 
-def test_that_no_participant_is_curious_is_an_assumption() -> None:
+def test_no_curious_participant_is_a_stated_assumption() -> None:
     protocol = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(curious=0))
     assert protocol.guarantee.assumptions == {
         DishonestAtMost(Scope.ROUND, 0),
@@ -506,7 +508,7 @@ def test_that_no_participant_is_curious_is_an_assumption() -> None:
     assert pure_by_hand(one_looks, 1, 40) > 1.05
 
 
-def test_a_bit_that_is_nearly_always_told_truly_has_next_to_no_error() -> None:
+def test_randomized_response_at_a_large_epsilon_has_little_error() -> None:
     """Also where (e^ε)² is more than a float holds; past that nothing is hidden."""
     for epsilon in (30.0, 500.0):
         assert 0 < RandomizedBits(10, PureDP(epsilon)).error(10).variance < 1e-10
@@ -516,7 +518,7 @@ def test_a_bit_that_is_nearly_always_told_truly_has_next_to_no_error() -> None:
 
 
 @pytest.mark.parametrize("times", [2, 3, 7])
-def test_the_parts_of_several_participations_add_up_to_no_more_than_the_whole(times: int) -> None:
+def test_parts_of_several_participations_sum_to_at_most_the_budget(times: int) -> None:
     target = ApproximateDP(1.0, 1e-5, participations=times)
     dropped, rest = split_delta(target)
     assert times * dropped + rest <= target.delta * (1 + 1e-12)
@@ -528,7 +530,7 @@ def test_the_parts_of_several_participations_add_up_to_no_more_than_the_whole(ti
     assert per_participation(PureDP(1.0, participations=times)).epsilon == pytest.approx(1 / times)
 
 
-def test_the_parts_of_a_pure_budget_are_the_budget() -> None:
+def test_parts_of_a_pure_budget_sum_to_the_budget() -> None:
     """In floats 3 · (0.1 / 3) is above 0.1, for instance, and 7 · (0.7 / 7) below 0.7."""
     for times in range(2, 200):
         for epsilon in (0.1, 0.7, 1.0, 3.3):
@@ -536,7 +538,7 @@ def test_the_parts_of_a_pure_budget_are_the_budget() -> None:
             assert Fraction(part.epsilon) * times == Fraction(epsilon)
 
 
-def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:
+def test_truncated_mass_of_a_divergence_is_bounded() -> None:
     """Losses without bound count towards it, and so does the worse of both directions."""
     rough = Direction.of(np.array([5.0, 0.0]), np.array([0.006, 0.989]), 0.005)
     mild = Direction.of(np.array([0.1]), np.array([1.0]), 0.0)
@@ -551,7 +553,7 @@ def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:
 @pytest.mark.parametrize(
     "make", [factories.polya_tight, factories.skellam_tight, factories.shuffled_tight]
 )
-def test_noise_is_made_for_those_who_are_missing_and_for_those_who_lie(make: Any) -> None:
+def test_noise_covers_missing_and_dishonest_participants(make: Any) -> None:
     target = PureDP(1.0) if make is factories.polya_tight else ApproximateDP(1.0, 1e-5)
     protocol = make(100, target=target, binary=True, dropout=0.1, corrupt=0.2)
     assert (protocol.minimum, protocol.honest) == (90, 70)

@@ -69,7 +69,7 @@ LINF: list[tuple[NoiseDistribution, int, int]] = [
 @pytest.mark.parametrize(
     ("distribution", "bound", "dimension"), LINF, ids=[repr(case[0]) for case in LINF]
 )
-def test_linf_is_never_below_any_movement_and_meets_the_largest(
+def test_the_linf_bound_covers_every_movement_and_is_attained(
     distribution: NoiseDistribution, bound: int, dimension: int
 ) -> None:
     loss = linf_loss(distribution, bound, dimension)
@@ -84,7 +84,7 @@ def test_linf_is_never_below_any_movement_and_meets_the_largest(
             assert loss.delta(epsilon) <= truth * 1.02 + 1e-9
 
 
-def test_linf_rejects_a_distribution_whose_worst_shift_is_unknown() -> None:
+def test_the_linf_bound_rejects_a_distribution_with_unknown_worst_shift() -> None:
     with pytest.raises(TacitError, match="not log-concave"):
         linf_loss(Table.of(0, np.array([0.5, 0.0, 0.5])), 1, 2)
 
@@ -110,7 +110,7 @@ L2: list[tuple[NoiseDistribution, float, int]] = [
     ("distribution", "bound", "dimension"), L2, ids=[repr(case[0]) for case in L2]
 )
 @pytest.mark.parametrize("delta", [0.05, 1e-3])
-def test_l2_is_never_below_any_movement_in_the_ball(
+def test_the_l2_bound_covers_every_movement_in_the_ball(
     distribution: NoiseDistribution, bound: float, dimension: int, delta: float
 ) -> None:
     found = l2_guarantee(distribution, bound, dimension, delta)
@@ -129,7 +129,7 @@ def test_l2_is_never_below_any_movement_in_the_ball(
 @pytest.mark.parametrize(
     "distribution", [Skellam(1.0), Skellam(4.0), DiscreteGaussian(1.5)], ids=repr
 )
-def test_l2_is_tight_where_all_movements_are_tried(distribution: NoiseDistribution) -> None:
+def test_the_l2_bound_is_tight_by_brute_force(distribution: NoiseDistribution) -> None:
     """By the definition, summed over all pairs of integers: a hundredth less would not hold."""
     found = l2_guarantee(distribution, 2.0, 2, 1e-3)
     assert found.derivation.startswith("exact")
@@ -138,7 +138,7 @@ def test_l2_is_tight_where_all_movements_are_tried(distribution: NoiseDistributi
     assert truth > 1e-3
 
 
-def test_skellam_noise_of_small_variance_costs_what_it_costs() -> None:
+def test_narrow_skellam_noise_costs_about_half_its_proven_renyi_bound() -> None:
     """The proven Rényi bound says more than twice as much."""
     for variance, bound, least in ((1.0, 1.0, 2.3), (2.0, 1.0, 1.9), (1.0, 2.0, 2.0)):
         curve = ((order, skellam_renyi(variance, bound, 10, order)) for order in range(2, 513))
@@ -159,7 +159,7 @@ def test_the_proven_bound_of_skellam_noise_is_the_printed_one(
         assert found == pytest.approx(printed, rel=1e-12)
 
 
-def test_many_ways_to_move_are_bounded_by_likely_outcomes() -> None:
+def test_many_movements_are_bounded_by_likely_outcomes() -> None:
     found = l2_guarantee(Skellam(4.0), 12.0, 200, 1e-5)
     assert "likely outcomes" in found.derivation
     ones = ComposedLoss(((privacy_loss(Skellam(4.0), 1), 144),)).epsilon(1e-5)
@@ -168,7 +168,7 @@ def test_many_ways_to_move_are_bounded_by_likely_outcomes() -> None:
 
 
 @pytest.mark.parametrize("distribution", [Skellam(4.0), Binomial(2001)], ids=repr)
-def test_likely_outcomes_are_bounded_as_is_proven(distribution: NoiseDistribution) -> None:
+def test_the_bound_on_likely_outcomes_is_the_proven_one(distribution: NoiseDistribution) -> None:
     """Once more, shift by shift: a tenth of δ for outcomes that are not likely, the rest for the
     others; movements to both sides.
     """
@@ -191,7 +191,7 @@ def test_likely_outcomes_are_bounded_as_is_proven(distribution: NoiseDistributio
     assert _likely_outcomes(distribution, norm, 200, delta).epsilon == pytest.approx(best, rel=1e-9)
 
 
-def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> None:
+def test_binomial_l2_noise_needs_enough_bits_and_says_so() -> None:
     enough = l2_guarantee(Binomial(20_000), math.sqrt(5), 10, 1e-5)
     assert 0 < enough.epsilon < GaussianLoss(math.sqrt(5000), math.sqrt(5)).epsilon(1e-5) * 1.3
     few = l2_guarantee(Binomial(20), 3.0, 10, 1e-5)
@@ -199,7 +199,7 @@ def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> No
     assert "too narrow" in few.derivation
 
 
-def test_the_likely_outcomes_are_counted_where_their_tail_is_bounded() -> None:
+def test_likely_outcomes_are_enumerated_where_their_tail_is_bounded() -> None:
     """Found in review: with a mean of 60.5 the window was one outcome short on one side of what the
     tail bound covers.
     """
@@ -224,7 +224,7 @@ def test_the_skellam_bound_is_above_the_exact_divergence(
     ) * (1 - 1e-9)
 
 
-def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_rejected() -> None:
+def test_gaussian_vectors_are_exact_and_useless_bounds_are_rejected() -> None:
     assert l2_guarantee(Gaussian(3.0), 2.0, 50, 1e-5).epsilon == GaussianLoss(3.0, 2.0).epsilon(
         1e-5
     )
@@ -263,7 +263,7 @@ def two_releases(distribution: NoiseDistribution, epsilon: float) -> float:
     )
 
 
-def test_a_second_movement_may_depend_on_what_the_first_one_released() -> None:
+def test_a_second_movement_may_depend_on_the_first_release() -> None:
     distribution, delta = DiscreteGaussian(1.0), 0.01
     fixed = l2_guarantee(distribution, math.sqrt(8), 8, delta)
     assert two_releases(distribution, fixed.epsilon) > 1.04 * delta
