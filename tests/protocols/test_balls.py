@@ -47,7 +47,7 @@ def hidden(protocol: BallSum) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.short)
-def test_the_noise_that_is_seen_meets_the_target_and_half_of_it_does_not(
+def test_the_observed_noise_meets_the_target_and_half_does_not(
     kind: type[BallSum], target: ApproximateDP
 ) -> None:
     protocol = kind(40, 20, 1.7, target)
@@ -60,7 +60,7 @@ def test_the_noise_that_is_seen_meets_the_target_and_half_of_it_does_not(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_moves_the_levels_by_more_than_is_accounted_for(kind: type[BallSum]) -> None:
+def test_no_participant_moves_levels_beyond_the_sensitivity(kind: type[BallSum]) -> None:
     """Pairs of vectors of full length, opposite and random, through the devices' own rounding."""
     protocol, rng = kind(20, 7, 0.9, TARGETS[0]), np.random.default_rng(1)
     most, farthest = movement(protocol.steps, 7), 0.0
@@ -74,7 +74,7 @@ def test_nobody_moves_the_levels_by_more_than_is_accounted_for(kind: type[BallSu
     assert most < 1.0101 * protocol.steps
 
 
-def test_rounding_may_move_both_vectors_apart_in_every_coordinate(
+def test_rounding_may_move_neighbours_apart_in_every_coordinate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Just above a grid point, each of two opposite vectors may be rounded away from the other."""
@@ -86,7 +86,7 @@ def test_rounding_may_move_both_vectors_apart_in_every_coordinate(
     assert protocol.steps + 1.9 * math.sqrt(2) < apart <= movement(protocol.steps, 2)
 
 
-def test_devices_round_at_random() -> None:
+def test_devices_use_stochastic_rounding() -> None:
     """Half of a step is rounded both ways, but for a chance of 2^-59."""
     protocol = SecureBall(4, 2, 1.0, TARGETS[0])
     seen = {tuple(protocol.encode([protocol.unit / 2, -protocol.unit / 2])) for _ in range(60)}
@@ -94,7 +94,7 @@ def test_devices_round_at_random() -> None:
     assert {level for _, level in seen} == {-1, 0}
 
 
-def test_shares_that_do_not_divide_are_accounted_for_as_such() -> None:
+def test_indivisible_shares_are_accounted_as_approximate() -> None:
     """So many that one draw of the noise would need shares of a quarter of a step."""
     target, people = TARGETS[2], 4_000_001
     protocol = SecureBall(people, 3, 1.0, target, noise_kind="discrete-gaussian")
@@ -104,7 +104,7 @@ def test_shares_that_do_not_divide_are_accounted_for_as_such() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sums_come_back_as_they_went_in_but_for_the_stated_error(kind: type[BallSum]) -> None:
+def test_sums_are_recovered_within_the_stated_error(kind: type[BallSum]) -> None:
     """20 participants, 300 rounds: means within five, variances within a fifth of what is stated;
     the false-alarm rate is below 1e-5.
     """
@@ -132,7 +132,7 @@ def test_views_and_assumptions_state_the_threat_model() -> None:
         assert guarantee_of(kind(20, 3, 1.0, TARGETS[0])).arithmetic is Arithmetic.EXACT
 
 
-def test_returning_participants_get_more_noise() -> None:
+def test_more_participations_get_more_noise() -> None:
     once, often = (
         CentralBall(20, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=times)) for times in (1, 4)
     )
@@ -140,7 +140,7 @@ def test_returning_participants_get_more_noise() -> None:
     assert guarantee_of(often).participations == 4
 
 
-def test_a_shuffler_pays_for_its_shares_within_delta() -> None:
+def test_splitting_for_the_shuffler_is_charged_to_delta() -> None:
     target = ApproximateDP(10.0, 3e-14)  # so little that what the shares cost is half of it
     protocol = ShuffledBall(40, 3, 1.0, target, noise_kind="discrete-gaussian")
     slack = 3 * (1 + math.exp(10)) * 2.0**-protocol.security
@@ -153,7 +153,7 @@ def test_a_shuffler_pays_for_its_shares_within_delta() -> None:
         ShuffledBall(40, 3, 1.0, ApproximateDP(1.0, 1e-18))
 
 
-def test_each_share_of_a_number_alone_is_uniform() -> None:
+def test_each_single_share_of_a_number_is_uniform() -> None:
     """150 messages, by Kolmogorov and Smirnov; false-alarm rate 1e-9 for each share."""
     protocol = ShuffledBall(20, 2, 1.0, TARGETS[2])
     shares = np.array([protocol.randomize([0.7, 0.7]) for _ in range(150)], dtype=float)
@@ -161,7 +161,7 @@ def test_each_share_of_a_number_alone_is_uniform() -> None:
         assert stats.kstest(column, "uniform").pvalue > UNSEEDED
 
 
-def test_vectors_beyond_the_ball_and_other_sizes_are_rejected() -> None:
+def test_vectors_outside_the_ball_or_of_other_sizes_are_rejected() -> None:
     protocol = SecureBall(4, 3, 1.0, TARGETS[0])
     with pytest.raises(TacitError, match=r"is 1.1 long, beyond 1: shrink it"):
         protocol.randomize([1.1, 0.0, 0.0])
@@ -179,7 +179,7 @@ def test_vectors_beyond_the_ball_and_other_sizes_are_rejected() -> None:
         ball_noise(3, TARGETS[0], "laplace")
 
 
-def test_a_client_reports_its_own_least_squares_shrunk_to_the_ball() -> None:
+def test_a_client_reports_its_least_squares_fit_shrunk_to_the_ball() -> None:
     rng = np.random.default_rng(3)
     actions, parameter = rng.standard_normal((6, 3)), np.array([0.5, -0.2, 0.1])
     solve = np.linalg.pinv(actions)

@@ -190,14 +190,14 @@ class TwoDistributions(SecureSum):
 
 
 @pytest.mark.parametrize("name", extended_but_every(3, zip(CHECKABLE)))
-def test_every_sum_of_ours_passes(name: str) -> None:
+def test_every_builtin_sum_passes(name: str) -> None:
     protocol = EXAMPLES[name].build(1.0)
     recompute(protocol)
     sample(protocol, 5_000)
 
 
 @pytest.mark.parametrize("name", CHECKABLE)
-def test_half_the_noise_under_the_same_guarantee_is_found_by_recomputing(name: str) -> None:
+def test_half_the_noise_under_the_same_guarantee_is_detected_by_recomputing(name: str) -> None:
     with pytest.raises(TacitError, match=r"delta of \w+ is .* declared is"):
         recompute(EXAMPLES[name].build(0.5))
 
@@ -209,11 +209,11 @@ def sampled_less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sampled_less")
-def test_what_is_outside_and_sound_passes() -> None:
+def test_a_correct_external_protocol_passes() -> None:
     assert check_declared(Outside()) is True
 
 
-def test_without_noise_and_a_claim_of_a_thousandth_is_rejected() -> None:
+def test_a_claim_without_noise_is_rejected() -> None:
     protocol = NoNoise(epsilon=0.001)
     with pytest.raises(TacitError, match=r"is 1 at epsilon = 0\.001 .* declared is 0 "):
         recompute(protocol)
@@ -238,14 +238,14 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda kind: kind.__name__)
-def test_each_fault_of_a_device_is_rejected(fault: type[Outside]) -> None:
+def test_each_device_defect_is_detected(fault: type[Outside]) -> None:
     draws = 15_000 if fault is PooledNoise else 5_000  # a thousand draws come again and again
     with pytest.raises(TacitError, match=FAULTS[fault]):
         sample(fault(), draws)
 
 
 @pytest.mark.usefixtures("sampled_less")
-def test_what_the_devices_do_is_part_of_the_check() -> None:
+def test_the_check_covers_the_devices() -> None:
     for _ in range(2):
         with pytest.raises(TacitError, match="stated distribution"):
             check_declared(HalvedNoise())
@@ -259,7 +259,7 @@ def test_the_view_of_a_released_sum_is_the_released_sum() -> None:
         sample(protocol, 5_000)
 
 
-def test_shares_that_are_drawn_half_as_wide_are_found_in_combined_rounds() -> None:
+def test_shares_of_half_the_width_are_detected_in_combined_rounds() -> None:
     protocol = SecureSum(20, 4, Skellam(60), ApproximateDP(5.0, 0.1))
     sample(protocol, 8_000)
     drawn = protocol.share.draw
@@ -268,7 +268,7 @@ def test_shares_that_are_drawn_half_as_wide_are_found_in_combined_rounds() -> No
         sample(protocol, 8_000)
 
 
-def test_noise_of_a_server_is_sampled_and_its_source_looked_at() -> None:
+def test_server_noise_is_sampled_and_its_source_checked() -> None:
     protocol = Central(20, 4, DiscreteLaplace(4), PureDP(1.0), None)
     sample(protocol, 5_000)
     distribution, source = (
@@ -287,12 +287,12 @@ class OneWay(Outside):
         return Table.of(0, np.array([0.9, 0.1] if total else [1.0, 0.0]))
 
 
-def test_both_directions_are_computed() -> None:
+def test_both_directions_of_the_loss_are_computed() -> None:
     with pytest.raises(TacitError, match=r"delta of OneWay is 0\.1 "):
         recompute(OneWay())
 
 
-def test_dishonest_participants_add_no_noise() -> None:
+def test_dishonest_participants_contribute_no_noise() -> None:
     """Shares that suffice if all twenty are honest, where one of them may be curious."""
     protocol = SecureSum(20, 1, DiscreteLaplace(1), PureDP(2.0), share=DiscreteLaplace(1).share(20))
     assert (protocol.minimum, protocol.honest) == (20, 19)
@@ -313,7 +313,7 @@ class Crowd(Outside):
         return tabled(DiscreteLaplace(self.distribution.scale * reports), total)
 
 
-def test_a_message_has_its_own_noise_alone_whoever_else_is_honest() -> None:
+def test_the_guarantee_of_a_message_counts_its_own_noise_only() -> None:
     protocol = Crowd()
     protocol.guarantee = PureDP(0.1, view=View.MESSAGE).assuming(DishonestAtMost(Scope.ROUND, 0))
     with pytest.raises(TacitError, match="of 1 reports"):
@@ -340,7 +340,7 @@ def test_several_participations_are_composed() -> None:
         recompute(protocol)
 
 
-def test_a_concentrated_guarantee_is_read_as_epsilon_and_delta() -> None:
+def test_a_concentrated_guarantee_is_checked_as_epsilon_and_delta() -> None:
     protocol: Any = Outside(epsilon=0.5)
     protocol.guarantee = ConcentratedDP(0.125, view=View.MESSAGE)
     recompute(protocol)
@@ -349,7 +349,7 @@ def test_a_concentrated_guarantee_is_read_as_epsilon_and_delta() -> None:
         recompute(protocol)
 
 
-def test_what_cannot_be_checked_says_so() -> None:
+def test_protocols_that_cannot_be_checked_say_so() -> None:
     for name in ("exact", "central-laplace", "vector-secagg", "joint-two-servers"):
         if name in CASES:
             assert check_declared(CASES[name].build()) is False
@@ -364,7 +364,7 @@ def test_what_cannot_be_checked_says_so() -> None:
     assert check_declared(huge) is False
 
 
-def test_a_content_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_protocols_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setattr(checking, "sample", lambda protocol: seen.append(protocol.participants))
     monkeypatch.setattr(checking, "_verdicts", {})
@@ -389,20 +389,20 @@ def test_a_content_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [31, 32, 33, 33, 31]
 
 
-def test_a_class_without_source_is_told_by_its_code() -> None:
+def test_a_class_without_source_is_identified_by_its_bytecode() -> None:
     made = [type("Made", (Outside,), {"noise": noise}) for noise in (lambda _: 0, lambda _: 1)]
     sources = [checking._source(kind) for kind in made]
     assert sources[0] != sources[1]
 
 
 @pytest.mark.extended
-def test_a_hundred_thousand_draws_are_quick() -> None:
+def test_a_hundred_thousand_draws_are_fast() -> None:
     began = time.process_time()
     check_declared(RandomizedBits(40 + secrets.randbelow(100), PureDP(1.0)))
     assert time.process_time() - began < 10
 
 
-def test_the_likelihood_ratio_holds_its_rate_where_chi_square_does_not() -> None:
+def test_the_likelihood_ratio_keeps_its_false_positive_rate_unlike_chi_square() -> None:
     """Rare classes: 2,000 samples of 1,000 bits with 3 expected ones; no p-value may be small, and
     p-values are not below their level more often than it.
     """
@@ -414,14 +414,14 @@ def test_the_likelihood_ratio_holds_its_rate_where_chi_square_does_not() -> None
     assert p_value([5] * 3, distribution) < 1e-9  # outside of the support
 
 
-def test_independent_draws_show_no_lag_and_repeated_ones_show_theirs() -> None:
+def test_serial_correlation_is_detected_in_repeated_draws_only() -> None:
     values = DiscreteLaplace(3).sample(np.random.default_rng(4), 4_000)
     for lag, drawn in ((None, values), (700, np.tile(values[:700], 5))):
         ranks, variance = scores(drawn, DiscreteLaplace(3))
         assert dependent_lag(ranks, np.full(len(ranks), variance), 1e-9) == lag
 
 
-def test_missing_reports_take_their_noise_along() -> None:
+def test_missing_reports_remove_their_noise() -> None:
     """Shares that suffice if all report, where half of them may be missing."""
     distribution = DiscreteLaplace(1)
     protocol = SecureSum(20, 1, distribution, PureDP(3.0), share=distribution.share(19))
@@ -432,7 +432,7 @@ def test_missing_reports_take_their_noise_along() -> None:
         recompute(protocol)
 
 
-def test_the_worse_of_both_directions_counts() -> None:
+def test_the_worse_of_both_directions_is_reported() -> None:
     one, other = np.array([0.9, 0.1]), np.array([0.5, 0.5])
     for pair in ((one, other), (other, one)):
         assert checking._delta(*pair, math.log(2), 1) == pytest.approx(0.3)
@@ -456,7 +456,7 @@ class SharedNoise(Outside):
         return tabled(self.distribution.power(reports), total)
 
 
-def test_a_guarantee_assumes_no_more_reports_than_are_waited_for() -> None:
+def test_a_guarantee_assumes_at_most_the_minimum_number_of_reports() -> None:
     """With a single report the noise of one share would be left, epsilon 3.94 instead of 1."""
     recompute(SharedNoise(20, ReleasedOnlyAbove()))
     recompute(SharedNoise(20))
@@ -467,7 +467,7 @@ def test_a_guarantee_assumes_no_more_reports_than_are_waited_for() -> None:
             recompute(SharedNoise(least))
 
 
-def test_honest_silos_say_nothing_about_participants() -> None:
+def test_honest_silos_do_not_imply_honest_participants() -> None:
     protocol = SharedNoise(20)
     protocol.guarantee = PureDP(1.0).assuming(DishonestAtMost(Scope.SILOS, 1))
     with pytest.raises(TacitError, match="of 1 reports"):
@@ -493,7 +493,7 @@ class Servers(Outside):
         return tabled(self.distribution.power(self.adding), total)
 
 
-def test_a_release_has_the_noise_of_both_servers() -> None:
+def test_a_release_includes_the_noise_of_both_servers() -> None:
     sample(Servers(2), 5_000)
     with pytest.raises(NotCheckableError, match="has not the noise of two equal servers"):
         sample(Servers(1), 5_000)
@@ -507,7 +507,7 @@ CLAIMS: dict[str, Guarantee] = {
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_what_one_sum_does_not_show_is_not_recomputed(claim: str) -> None:
+def test_guarantees_beyond_one_sum_are_not_recomputed(claim: str) -> None:
     protocol = Outside()
     protocol.guarantee = CLAIMS[claim]
     with pytest.raises(NotCheckableError, match=f"Outside declares .*{claim}"):
@@ -523,7 +523,7 @@ def test_the_protected_secret_may_be_declared() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [35.0, 701.0])
-def test_no_noise_hides_behind_rounding_at_a_large_epsilon(epsilon: float) -> None:
+def test_rounding_at_a_large_epsilon_hides_no_missing_noise(epsilon: float) -> None:
     protocol = NoNoise()
     protocol.guarantee = PureDP(epsilon, view=View.MESSAGE)
     with pytest.raises(NotCheckableError, match="rounding error"):

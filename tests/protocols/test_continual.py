@@ -109,14 +109,14 @@ def released(releases: Releases, number: int, messages: list[Any]) -> Floats:
 
 @pytest.mark.parametrize("kind", ["tree", "prefix", "square-root"])
 @pytest.mark.parametrize("steps", [1, 2, 7, 16, 33])
-def test_the_two_factors_multiply_to_all_prefix_sums(kind: Kind, steps: int) -> None:
+def test_the_factorization_multiplies_to_prefix_sums(kind: Kind, steps: int) -> None:
     shape = factorize(kind, steps)
     np.testing.assert_allclose(
         shape.left @ shape.right, np.tril(np.ones((steps, steps))), atol=1e-12
     )
 
 
-def test_tree_counts_nodes_from_the_base_two_logarithm() -> None:
+def test_the_tree_has_logarithmically_many_nodes() -> None:
     for steps in range(1, 130):
         shape = factorize("tree", steps)
         assert shape.movement() ** 2 == pytest.approx(math.floor(math.log2(steps)) + 1)
@@ -124,14 +124,14 @@ def test_tree_counts_nodes_from_the_base_two_logarithm() -> None:
         assert list(shape.variances) == [bin(k).count("1") for k in range(1, steps + 1)]
 
 
-def test_square_root_releases_nine_times_less_variance_than_the_tree_at_400_steps() -> None:
+def test_the_square_root_factorization_has_a_ninth_of_the_trees_variance() -> None:
     tree, root = factorize("tree", 400), factorize("square-root", 400)
     worst = [shape.movement() ** 2 * shape.variances.max() for shape in (tree, root)]
     assert worst[0] / worst[1] > 8.0
     assert worst[0] / 8 * 9 / worst[1] == pytest.approx(81 / 8.84, rel=1e-2)
 
 
-def test_joint_exact_accounting_gives_the_numbers_of_correction_18() -> None:
+def test_exact_joint_accounting_matches_correction_18() -> None:
     for delta, expected in ((1e-5, 554.0), (0.1, 47.0)):
         protocol = calibrated(
             SiloStream(factorize("square-root", 400), 1, size(10), joint_sensitivity(10)),
@@ -225,7 +225,7 @@ def extremes(dimension: int) -> list[tuple[Floats, float]]:
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-def test_joint_sensitivity_is_the_worst_over_extreme_users_and_is_reached(scaled: bool) -> None:
+def test_the_joint_sensitivity_is_attained_by_extreme_users(scaled: bool) -> None:
     for dimension, worst in ((1, 4.0), (2, 4.5), (3, 4.5)):
         users = [pack(x * y, np.outer(x, x), scaled=scaled) for x, y in extremes(dimension)]
         moved = max(float(np.sum((a - b) ** 2)) for a, b in itertools.combinations(users, 2))
@@ -233,7 +233,7 @@ def test_joint_sensitivity_is_the_worst_over_extreme_users_and_is_reached(scaled
         assert moved <= joint_sensitivity(dimension) ** 2
 
 
-def test_no_random_user_moves_more_than_the_sensitivity() -> None:
+def test_no_random_user_exceeds_the_sensitivity() -> None:
     rng = np.random.default_rng(0)
     for dimension in (1, 2, 5, 10):
         x = rng.standard_normal((2, 20_000, dimension))
@@ -246,7 +246,7 @@ def test_no_random_user_moves_more_than_the_sensitivity() -> None:
 @pytest.mark.parametrize(
     ("kind", "trust", "noise"), [w for w in WAYS if w[1] != SHUFFLER or w[2] == "binomial"]
 )
-def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
+def test_no_participant_moves_all_releases_beyond_the_accounted_sensitivity(
     kind: Kind, trust: TrustModel, noise: Noise
 ) -> None:
     """Brute force over small trees: every step, every pair of extreme users, messages of the silo
@@ -281,7 +281,7 @@ def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) ->
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_several_participations_move_most_when_they_come_first(
+def test_several_participations_move_most_if_they_come_first(
     kind: Kind,
 ) -> None:
     for steps in (4, 6, 7):
@@ -295,7 +295,7 @@ def test_several_participations_move_most_when_they_come_first(
 
 
 @pytest.mark.parametrize("importance", [(1.0,) * 5, (5.0, 1.0, 0.2, 1.0, 3.0)])
-def test_compose_participations_move_the_best_rows_by_no_more_than_is_counted(
+def test_several_participations_move_the_worst_rows_within_the_accounted_bound(
     importance: tuple[float, ...],
 ) -> None:
     """Brute force over batches, and over the sign of what somebody moves in each."""
@@ -309,7 +309,7 @@ def test_compose_participations_move_the_best_rows_by_no_more_than_is_counted(
         assert worst * (1 - 1e-12) <= shape.movement(visits) < 1.01 * worst
 
 
-def test_batches_that_pull_apart_are_moved_apart() -> None:
+def test_batches_with_opposite_signs_are_bounded() -> None:
     """Rows may have entries below 0: who raises one batch and lowers the next moves most."""
     right = np.array([[1.0, -0.8], [0.0, 0.6]])
     shape = Factorization("optimal", right, np.tril(np.ones((2, 2))) @ np.linalg.inv(right))
@@ -340,7 +340,7 @@ def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, .
         (SECURE, "discrete-gaussian", "square-root"),
     ],
 )
-def test_a_participants_worst_case_is_that_of_all_ways_to_come(
+def test_the_worst_case_covers_all_schedules_of_participation(
     trust: TrustModel, noise: Noise, kind: Kind, visits: int, eager: bool
 ) -> None:
     """Brute force: every choice of two of three batches, every place in every silo, every record
@@ -366,7 +366,7 @@ def test_a_participants_worst_case_is_that_of_all_ways_to_come(
 @pytest.mark.parametrize("visits", [1, 2, 3])
 @pytest.mark.parametrize(("trust", "noise"), [(SILO, "gaussian"), (SECURE, "skellam")])
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
+def test_visits_at_any_step_stay_within_the_accounted_sensitivity(
     kind: Kind, trust: TrustModel, noise: Noise, visits: int, eager: bool
 ) -> None:
     """Brute force over every batch, silo and place; reached where silos are lazy."""
@@ -389,7 +389,7 @@ def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
         assert worst == pytest.approx(protocol.movement, rel=1e-7)
 
 
-def test_rounding_is_counted_once_for_every_silo_that_a_participant_visits() -> None:
+def test_rounding_is_charged_once_per_visited_silo() -> None:
     """One record in each of two silos, at the edge of rounding, moves a released number by two
     units more than the records do.
     """
@@ -405,7 +405,7 @@ def test_rounding_is_counted_once_for_every_silo_that_a_participant_visits() -> 
 
 
 @pytest.mark.parametrize("kind", ["tree", "prefix", "square-root", "optimal"])
-def test_silos_visited_in_the_batches_of_each_row_are_counted_at_their_worst(kind: Kind) -> None:
+def test_silos_visited_in_the_batches_of_a_row_are_charged_at_their_worst(kind: Kind) -> None:
     """Brute force over batches; where all silos are soon visited, the first are not the worst."""
     for steps in (1, 2, 5, 8):
         shape = factorize(kind, steps, (1.0,) * steps if kind == "optimal" else ())
@@ -429,7 +429,7 @@ def test_silos_visited_in_the_batches_of_each_row_are_counted_at_their_worst(kin
         (9, Presence(batches=2, visits=2), 4 + 16 + 16),
     ],
 )
-def test_rounding_in_a_row_is_charged_for_every_silo_visited_in_its_batches(
+def test_rounding_in_a_row_is_charged_for_every_visited_silo(
     silos: int, presence: Presence, units: int
 ) -> None:
     """A tree over four batches, two numbers in each row, units of a half; the first two batches
@@ -441,7 +441,7 @@ def test_rounding_in_a_row_is_charged_for_every_silo_visited_in_its_batches(
     assert found == pytest.approx(3 * presence.visits + math.sqrt(2 * units) / 2)
 
 
-def test_silos_alone_are_charged_apart_where_rounding_outweighs_a_record() -> None:
+def test_single_silos_are_charged_separately_if_rounding_dominates() -> None:
     """At one silo a participant moves two rows, at two silos three; on a fine grid one silo is
     worse.
     """
@@ -458,7 +458,7 @@ def test_silos_alone_are_charged_apart_where_rounding_outweighs_a_record() -> No
     assert signs.movement == pytest.approx(90 * signs.shape.movement(2) + math.sqrt(4 * 4))
 
 
-def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
+def test_rounding_moves_every_number_of_a_row_by_at_most_one_unit() -> None:
     """A tree over four batches has three rows above each; two numbers in each, units of a half."""
     how: tuple[TrustModel, Noise] = (SECURE, "discrete-gaussian")
     protocol = PrefixSums(factorize("tree", 4), 3, 2, 1.0, *how, 5.0, scale=2, people=4)
@@ -479,7 +479,7 @@ def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
         (SILO, Presence(visits=2, anywhere=True), 2 * 4 * 2, 1),
     ],
 )
-def test_noise_that_is_nearly_gaussian_is_so_in_every_number_that_one_person_moves(
+def test_approximate_gaussian_noise_is_charged_in_every_number_a_participant_moves(
     trust: TrustModel, presence: Presence, numbers: int, shares: int
 ) -> None:
     """Two numbers in each of the three rows above a batch, of three silos, one of them curious."""
@@ -490,7 +490,7 @@ def test_noise_that_is_nearly_gaussian_is_so_in_every_number_that_one_person_mov
     assert (loss.coordinates, loss.shares) == (numbers, shares)
 
 
-def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_released() -> None:
+def test_splitting_is_charged_to_delta_for_every_released_number() -> None:
     """At so large an ε that it shows; where it is more than was set aside, no noise is enough."""
     target = ApproximateDP(20.0, 1e-5)
     about = (factorize("tree", 2), 20, 3, 1.5)
@@ -512,7 +512,7 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_released(
         calibrated(SiloStream(*about), SHUFFLER, "discrete-gaussian", ApproximateDP(20.0, 4e-9))
 
 
-def test_assumptions_count_dishonest_silos_and_visits() -> None:
+def test_assumptions_include_dishonest_silos_and_visits() -> None:
     shared = build("tree", SECURE, "discrete-gaussian", corrupt=1)
     silos = DishonestAtMost(Scope.SILOS, 1)
     assert shared.assumptions == {TrustedSilo(), silos}
@@ -550,7 +550,7 @@ def test_assumptions_count_dishonest_silos_and_visits() -> None:
     )
 
 
-def test_more_visits_never_guarantee_more() -> None:
+def test_more_visits_never_strengthen_the_guarantee() -> None:
     for trust, noise in (
         (SECURE, "discrete-gaussian"),
         (SILO, "discrete-gaussian"),
@@ -570,7 +570,7 @@ def test_more_visits_never_guarantee_more() -> None:
 
 
 @pytest.mark.extended
-def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits() -> None:
+def test_rounding_adds_under_one_percent_to_the_sensitivity_within_64_bits() -> None:
     kinds: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
     for noise in kinds:
         protocol = calibrated(
@@ -591,7 +591,7 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
     assert large.rounding_overhead < 0.01
 
 
-def test_sums_that_would_wrap_around_are_rejected() -> None:
+def test_sums_that_would_overflow_the_modulus_are_rejected() -> None:
     with pytest.raises(TacitError, match="exceed a modulus of 64 bits"):
         PrefixSums(
             factorize("tree", 64),
@@ -606,7 +606,7 @@ def test_sums_that_would_wrap_around_are_rejected() -> None:
         )
 
 
-def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
+def test_integer_messages_add_modulo_two_to_the_64() -> None:
     protocol = build("square-root", SECURE, "discrete-gaussian", silos=20)
     rng = np.random.default_rng(0)
     messages = [protocol.encoder(rng).randomize(np.full(3, -0.9)) for _ in range(20)]
@@ -617,7 +617,7 @@ def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
     )
 
 
-def test_a_device_draws_its_shares_without_a_generator() -> None:
+def test_a_device_draws_its_shares_from_the_operating_system() -> None:
     protocol = build("square-root", SECURE, "discrete-gaussian", steps=2, numbers=2)
     message = protocol.encoder().randomize(np.zeros(2)).view(np.int64)
     assert np.all(np.abs(message) < 12 * protocol.share.std)
@@ -625,7 +625,7 @@ def test_a_device_draws_its_shares_without_a_generator() -> None:
         build("tree", SILO, "gaussian").encoder().randomize(np.zeros(3))
 
 
-def test_shares_for_all_but_one_hold_when_one_silo_takes_its_share_off() -> None:
+def test_shares_for_all_but_one_suffice_if_one_silo_subtracts_its_own() -> None:
     all_honest, one_curious = (
         build("tree", SECURE, "discrete-gaussian"),
         build("tree", SECURE, "discrete-gaussian", corrupt=1),
@@ -654,7 +654,7 @@ def test_missing_silos_other_sizes_and_extra_steps_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_a_step_whose_predecessors_were_not_released_is_rejected(kind: Kind) -> None:
+def test_a_step_with_unreleased_predecessors_is_rejected(kind: Kind) -> None:
     releases = Releases(build(kind, SECURE, "discrete-gaussian"))
     rng = np.random.default_rng(0)
     with pytest.raises(TacitError, match="synchronisation 1 was never released"):
@@ -667,7 +667,7 @@ def test_a_step_whose_predecessors_were_not_released_is_rejected(kind: Kind) -> 
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kind) -> None:
+def test_a_silo_may_report_all_steps_without_keeping_an_encoder(kind: Kind) -> None:
     """Noise taken off by its distribution: 8 standard deviations about the row that an encoder
     sends."""
     protocol = build(kind, SECURE, "discrete-gaussian")
@@ -686,7 +686,7 @@ def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kin
 
 @pytest.mark.parametrize("noise", ["skellam", "binomial", "discrete-gaussian"])
 @pytest.mark.parametrize("corrupt", [0, 2])
-def test_the_distribution_of_an_opened_number_is_that_of_the_silos_shares(
+def test_the_distribution_of_a_release_is_that_of_the_silos_shares(
     noise: Noise, corrupt: int
 ) -> None:
     """Shares written down a second time and added up by hand; a missing one would show."""
@@ -714,7 +714,7 @@ def view_distribution(protocol: PrefixRound, reports: int) -> NoiseDistribution:
     return protocol.view_distribution(0, reports)
 
 
-def test_continuous_noise_of_silos_has_no_exact_distribution() -> None:
+def test_continuous_silo_noise_has_no_exact_distribution() -> None:
     with pytest.raises(TacitError, match="no exact distribution"):
         step_of(Releases(build("tree", SILO, "gaussian")), 0).view_distribution(0, 20)
 
@@ -732,7 +732,7 @@ def test_combinations_without_a_guarantee_are_rejected() -> None:
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
 
 
-def test_noise_of_each_silos_own_is_one_for_each_and_the_least_is_what_holds_for_all() -> None:
+def test_separate_silo_noises_have_separate_guarantees_and_a_weakest_one() -> None:
     own = PrefixSums(factorize("tree", 2), 2, 2, 1.0, SILO, "gaussian", 3.0, sigmas=(4.0, 3.0))
     assert [own.of(silo).loss() for silo in (0, 1)] == [
         GaussianLoss(sigma, own.movement) for sigma in (4.0, 3.0)
@@ -748,7 +748,7 @@ def test_noise_of_each_silos_own_is_one_for_each_and_the_least_is_what_holds_for
             replace(own, **changes)
 
 
-def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None:
+def test_bits_reveal_their_count_only_after_shuffling() -> None:
     """Every message has as many bits whatever it says; any permutation of all silos' bits of one
     label opens the same.
     """
@@ -765,7 +765,7 @@ def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None
     assert bits * 2 + sums.form(1).bits * 2 == sums.bits_per_silo
 
 
-def test_what_is_shuffled_keeps_the_guarantee_that_is_printed() -> None:
+def test_shuffled_bits_meet_the_printed_guarantee() -> None:
     """δ from the distribution of the ones that silos send: one silo's ones counted from its own
     messages,
     all honest silos' by adding up, a participant's whole movement composed exactly over both steps.
@@ -791,7 +791,7 @@ def test_what_is_shuffled_keeps_the_guarantee_that_is_printed() -> None:
         assert ComposedLoss(narrow).delta(guarantee.epsilon) > guarantee.delta
 
 
-def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
+def test_all_but_the_last_additive_share_are_uniform() -> None:
     sums = build("square-root", SHUFFLER, "discrete-gaussian", steps=2)
     form = sums.form(0)
     assert isinstance(form, Shares)
@@ -812,19 +812,19 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
     assert sums.bits_per_silo == 2 * 3 * 64 * form.count
 
 
-def test_a_message_of_too_many_bits_is_rejected_before_anything_is_sent() -> None:
+def test_a_message_of_too_many_bits_is_rejected_before_sending() -> None:
     sums = sdp_fedlinucb_vec(SilosProblem.of(silos=20, horizon=2000)).sums
     with pytest.raises(TacitError, match="bits, too large to send: use secagg-fedlinucb"):
         sums.encoder()
 
 
-def test_more_participants_than_were_said_do_not_fit_the_bits() -> None:
+def test_more_participants_than_declared_overflow_the_bits() -> None:
     sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, SHUFFLER, "binomial", 3.0, 64)
     with pytest.raises(TacitError, match="records per silo"):
         sums.encoder().randomize(np.full(2, 1e4))
 
 
-def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
+def test_prefix_sums_of_silos_reveal_no_more_than_their_nodes() -> None:
     """Rounded node by node: what is sent is a function of what the tree would send."""
     sums = build("prefix", SECURE, "discrete-gaussian")
     tree = build("tree", SECURE, "discrete-gaussian")
@@ -837,13 +837,13 @@ def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
     np.testing.assert_array_equal(sent, sums.shape.left.astype(np.int64) @ nodes)
 
 
-def test_a_step_is_opened_by_the_protocol_of_its_trust() -> None:
+def test_a_step_is_released_by_the_protocol_of_its_trust_model() -> None:
     sums = build("tree", SHUFFLER, "discrete-gaussian")
     with pytest.raises(TacitError, match="open the step with the sums' open"):
         PrefixRound(sums, 0, {}, {}, None)
 
 
-def test_views_say_who_is_protected_against() -> None:
+def test_views_name_the_adversary() -> None:
     assert build("tree", SECURE, "discrete-gaussian").guarantee(0.05).view is View.RELEASED_SUM
     assert build("tree", SILO, "gaussian").guarantee(0.05).view is View.SILO
     shuffled = build("tree", SHUFFLER, "discrete-gaussian").guarantee(0.05)
@@ -851,7 +851,7 @@ def test_views_say_who_is_protected_against() -> None:
     assert 0.05 < shuffled.delta < 0.05 + 1e-12
 
 
-def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
+def test_approximate_gaussian_noise_is_bounded_by_its_distance() -> None:
     """Against the definition, summed over all integers, where that is affordable."""
     from scipy.special import ndtr
 
@@ -869,7 +869,7 @@ def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
         assert true <= distance_from_gaussian(distribution) <= 1.05 * true + 1e-9
 
 
-def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentration() -> None:
+def test_approximate_gaussian_accounting_covers_the_exact_loss_and_beats_zcdp() -> None:
     distribution = DiscreteGaussian(2000.0)
     k = np.arange(-25_000, 25_001)
     loss = NearlyGaussianLoss(distribution, 1000.0, coordinates=1)
@@ -896,7 +896,7 @@ def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentratio
 
 
 @pytest.mark.parametrize("kind", ["prefix", "tree", "square-root"])
-def test_states_survive_storage(kind: Kind) -> None:
+def test_states_round_trip(kind: Kind) -> None:
     protocol = build(kind, SECURE, "discrete-gaussian", steps=3, silos=2)
     rng, data = np.random.default_rng(5), np.arange(3.0)
     encoders, releases = [protocol.encoder(rng) for _ in range(2)], Releases(protocol)
@@ -912,7 +912,7 @@ def test_states_survive_storage(kind: Kind) -> None:
     np.testing.assert_array_equal(first, released(copy, 1, [e.randomize(data) for e in copies]))
 
 
-def test_packing_is_undone_and_keeps_the_frobenius_norm() -> None:
+def test_packing_is_invertible_and_preserves_the_frobenius_norm() -> None:
     rng = np.random.default_rng(0)
     matrix = rng.standard_normal((4, 4))
     matrix += matrix.T

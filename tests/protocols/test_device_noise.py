@@ -151,14 +151,14 @@ PATHS = {
 EACH = pytest.mark.parametrize("name", PATHS)
 
 
-def test_every_vector_protocol_with_a_guarantee_has_a_path_here() -> None:
+def test_every_vector_protocol_with_a_guarantee_has_a_tested_device_path() -> None:
     promising = concrete(vectors.VectorProtocol) - {vectors.Plain}
     assert {kind for _, kind, _ in vector_paths()} == promising
     assert concrete(LevelProtocol) <= promising
     assert {kind for _, kind, _ in ball_paths()} == concrete(BallSum)
 
 
-def test_every_way_of_prefix_sums_with_integers_has_a_path_here() -> None:
+def test_every_integer_prefix_sum_protocol_has_a_tested_device_path() -> None:
     ways = {tuple(name.split(", ")[1:]) for name in PATHS if not name.startswith("vector")}
     fitting = {(t, n) for t, way in DELIVERIES.items() for n in way.noises}
     assert ways == {(t, n) for t, n in fitting if n in INTEGER_NOISE}
@@ -187,7 +187,7 @@ def problems(path: Path) -> set[str]:
 
 
 @EACH
-def test_the_noise_of_every_device_path_is_sound(name: str) -> None:
+def test_the_noise_of_every_device_path_is_correct(name: str) -> None:
     assert PATHS[name].distribution.pmf(np.arange(-20000, 20000)).max() < 0.1
     assert not problems(PATHS[name])
 
@@ -235,7 +235,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize(
     ("name", "fault"), extended_but_every(2 * len(FAULTS) + 1, itertools.product(PATHS, FAULTS))
 )
-def test_broken_noise_is_noticed_on_every_device_path(
+def test_defective_noise_is_detected_on_every_device_path(
     name: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, seen = FAULTS[fault]

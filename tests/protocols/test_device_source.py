@@ -65,7 +65,7 @@ def everyone(name: str, protocol: Any, source: str) -> list[str]:
 
 
 @EACH
-def test_messages_are_made_of_the_operating_systems_randomness_alone(name: str) -> None:
+def test_messages_use_operating_system_randomness_only(name: str) -> None:
     """Whatever state seeded generators are in; and another stream makes other messages."""
     said = []
     for seed in (1, 2):
@@ -77,7 +77,7 @@ def test_messages_are_made_of_the_operating_systems_randomness_alone(name: str) 
 
 
 @EACH
-def test_a_message_owes_nothing_to_what_was_drawn_for_others(name: str) -> None:
+def test_a_message_is_independent_of_draws_for_others(name: str) -> None:
     """One protocol serves many participants and arms: noise that it kept would be told twice."""
     expected = everyone(name, CASES[name].build(), "mine")
     for others in range(3):
@@ -116,7 +116,7 @@ def functions_that_draw() -> dict[tuple[str, int], str]:
 SIMULATES = {"prefix_sums.py: several", "prefix_messages.py: message"}
 
 
-def test_every_function_that_draws_is_run_by_a_device_of_the_examples() -> None:
+def test_every_drawing_function_is_run_by_an_example_device() -> None:
     run: set[tuple[str, int]] = set()
 
     def enter(frame: FrameType, event: str, _: object) -> None:
@@ -135,7 +135,7 @@ def test_every_function_that_draws_is_run_by_a_device_of_the_examples() -> None:
     assert missed <= SIMULATES
 
 
-def test_every_class_with_a_device_path_is_known_here() -> None:
+def test_every_class_with_a_device_path_is_listed() -> None:
     known = {type(CASES[name].build()) for name in CASES} | {Encoder, PrefixSums}
     for module in pkgutil.iter_modules(tacit.protocols.__path__):
         loaded = importlib.import_module(f"tacit.protocols.{module.name}")
@@ -153,7 +153,7 @@ def test_every_class_with_a_device_path_is_known_here() -> None:
 
 
 @pytest.mark.parametrize("users", [2, 21, 1025])
-def test_a_message_is_spoilt_with_exactly_the_certified_probability(users: int) -> None:
+def test_a_message_is_randomized_with_exactly_the_certified_probability(users: int) -> None:
     """At the last coin that spoils it the message is any number of ones, whatever the reward; at
     the next it is the reward and a share.
     """
@@ -174,7 +174,7 @@ def test_a_message_is_spoilt_with_exactly_the_certified_probability(users: int) 
 
 
 @pytest.mark.parametrize("end", [-1, 1])
-def test_a_share_is_drawn_again_only_beyond_its_bounds(
+def test_a_share_is_redrawn_only_beyond_its_bounds(
     end: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters = PureShuffle(21, 1.0)._group_and_row(0)[1].certificate.parameters

@@ -29,7 +29,9 @@ TILTS = np.concatenate([np.geomspace(1e-3, 8, 40), -np.geomspace(1e-3, 8, 40)])
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 3.0, 5.0, 10.0])
 @pytest.mark.parametrize("reports", [1, 2, 7, 40])
-def test_randomized_response_whatever_the_bits(epsilon: float, reports: int) -> None:
+def test_the_error_bound_of_randomized_response_holds_for_any_bits(
+    epsilon: float, reports: int
+) -> None:
     """For all numbers of ones: `radius(p)` is exceeded with probability at most p, and `log_mgf`
     is at least the exact one, of coins that are written down a second time.
     """
@@ -56,7 +58,7 @@ def coin(u: Floats, p: float) -> Floats:
     return np.asarray(np.logaddexp(math.log1p(-p), math.log(p) + u) - p * u)
 
 
-def test_the_bound_that_failed() -> None:
+def test_a_sub_gaussian_bound_from_the_variance_fails() -> None:
     """ε = 5, n = 1,000, p = 1e-9: a sub-Gaussian bound from the variance fails with 1.5e-7."""
     protocol = RandomizedBits(1000, PureDP(5.0))
     error, told = protocol.error(1000), np.arange(1001)
@@ -68,7 +70,7 @@ def test_the_bound_that_failed() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "central-laplace"])
-def test_every_sum_states_an_error_that_holds(name: str) -> None:
+def test_the_stated_error_distribution_of_every_sum_holds(name: str) -> None:
     protocol = EXAMPLES[name].build(1.0)
     for reports in {protocol.minimum, (protocol.minimum + protocol.participants) // 2,
                     protocol.participants}:  # fmt: skip
@@ -150,7 +152,7 @@ ADDED = {
 
 
 @pytest.mark.parametrize("name", ADDED)
-def test_every_vector_states_a_proxy_that_holds(name: str) -> None:
+def test_the_stated_proxy_of_every_vector_holds(name: str) -> None:
     """The exact noise, and rounding at its worst: halfway between two levels."""
     added = ADDED[name]
     protocol = added.build()
@@ -175,7 +177,7 @@ DISTRIBUTIONS: list[NoiseDistribution] = [
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=repr)
-def test_a_proxy_is_no_less_than_any_ratio_within_its_reach(
+def test_the_proxy_is_at_least_every_ratio_within_its_radius(
     distribution: NoiseDistribution,
 ) -> None:
     proxy, reach = noise_proxy(distribution)
@@ -225,7 +227,7 @@ FAULTS: dict[str, tuple[Callable[[ErrorDistribution], ErrorDistribution], str]] 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_suite_rejects_an_error_that_does_not_hold(fault: str) -> None:
+def test_the_suite_rejects_a_false_error_distribution(fault: str) -> None:
     change, said = FAULTS[fault]
 
     class Faulty(RandomizedBits):
@@ -245,7 +247,7 @@ def test_the_suite_rejects_a_biased_estimate() -> None:
         check_protocol(Faulty(40, PureDP(1.0)), rounds=200, exact_rounds=20)
 
 
-def test_the_suite_rejects_a_message_for_the_sum() -> None:
+def test_the_suite_rejects_a_false_message_distribution() -> None:
     class Faulty(RandomizedBits):
         released_distribution = RandomizedBits.view_distribution
 
@@ -253,7 +255,7 @@ def test_the_suite_rejects_a_message_for_the_sum() -> None:
         check_protocol(Faulty(40, PureDP(1.0)), rounds=200, exact_rounds=20)
 
 
-def test_the_suite_rejects_a_guarantee_that_is_not_kept() -> None:
+def test_the_suite_rejects_a_false_guarantee() -> None:
     protocol = EXAMPLES["response"].build(0.5)
     with pytest.raises(AssertionError, match=r"delta of RandomizedBits is .* declared is 0"):
         check_protocol(protocol, rounds=200, exact_rounds=20)

@@ -88,7 +88,7 @@ def simulated_rounds(name: str) -> Floats:
 
 
 @EACH
-def test_devices_have_the_distribution_of_the_simulation(name: str) -> None:
+def test_devices_match_the_simulation(name: str) -> None:
     """Exact draws cannot be seeded: 400 rounds, false-alarm rate 1e-9 per coordinate."""
     drawn, _ = rounds_of_devices(name)
     fast = simulated_rounds(name)
@@ -98,7 +98,7 @@ def test_devices_have_the_distribution_of_the_simulation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is not None])
-def test_devices_have_the_distribution_of_what_is_released(name: str) -> None:
+def test_devices_match_the_released_distribution(name: str) -> None:
     """What is seen of 400 rounds of exact draws against `released_distribution`; false-alarm rate
     1e-9."""
     distribution = released_distribution(name, CASES[name].build())
@@ -109,7 +109,7 @@ def test_devices_have_the_distribution_of_what_is_released(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name, e in EXAMPLES.items() if e.noisy and CASES[name].seen is not None]
 )
-def test_the_distribution_of_what_is_released_would_notice_half_the_noise(name: str) -> None:
+def test_the_comparison_with_the_release_detects_half_the_noise(name: str) -> None:
     distribution = released_distribution(name, EXAMPLES[name].build(0.5))
     _, seen = rounds_of_devices(name)
     assert follows(seen, distribution) < UNSEEDED
@@ -121,7 +121,7 @@ def test_the_distribution_of_what_is_released_would_notice_half_the_noise(name: 
         3, zip(n for n, case in CASES.items() if case.seen is not None and n != "exact")
     ),
 )
-def test_the_released_distribution_would_notice_devices_with_half_the_noise(
+def test_the_comparison_detects_devices_with_half_the_noise(
     name: str,
 ) -> None:
     distribution = released_distribution(name, CASES[name].build())
@@ -143,7 +143,7 @@ def test_a_protocol_without_an_exact_distribution_says_so(name: str) -> None:
 
 
 @EACH
-def test_wrong_numbers_of_reports_are_rejected_and_nothing_is_opened(name: str) -> None:
+def test_wrong_numbers_of_reports_are_rejected_and_nothing_is_released(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
     messages, released, _ = live(case.build(), case.reports)
@@ -160,7 +160,7 @@ def test_wrong_numbers_of_reports_are_rejected_and_nothing_is_opened(name: str) 
 
 
 @EACH
-def test_a_guarantee_states_its_view_and_whose_noise_it_needs(name: str) -> None:
+def test_a_guarantee_states_its_view_and_the_noise_that_it_assumes(name: str) -> None:
     protocol = CASES[name].build()
     if name in ("exact", "vector-plain", "statistic-exact"):
         assert protocol.guarantee is None
@@ -193,7 +193,7 @@ def test_estimates_name_guarantee_coordinates_and_participants(name: str) -> Non
 
 
 @EACH
-def test_a_misread_value_is_marked_on_the_estimate(name: str) -> None:
+def test_a_wrapped_value_is_marked_on_the_estimate(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
     _, released, estimate = live(protocol, case.reports)

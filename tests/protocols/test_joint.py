@@ -77,7 +77,7 @@ def joint_loss(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> floa
 
 @pytest.mark.parametrize("trust", TRUST)
 @pytest.mark.parametrize("participations", [1, 3])
-def test_both_answers_of_a_participant_replaced_together_cost_epsilon(
+def test_replacing_both_answers_of_a_participant_costs_epsilon(
     trust: str, participations: int
 ) -> None:
     """From the joint distribution of what is seen: not more, and no noise is wasted."""
@@ -94,7 +94,7 @@ def test_both_answers_of_a_participant_replaced_together_cost_epsilon(
 
 
 @pytest.mark.parametrize("trust", TRUST)
-def test_one_metric_with_noise_for_one_alone_would_break_the_guarantee(trust: str) -> None:
+def test_noise_for_a_single_metric_breaks_the_joint_guarantee(trust: str) -> None:
     """The computation above sees it, whichever metric is the weak one."""
     make, how = TRUST[trust]
     good = views(joint(trust, PureDP(0.9)).part)
@@ -119,7 +119,7 @@ def test_an_approximate_guarantee_holds_for_both_metrics_together() -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 3])
-def test_metrics_of_several_participations_with_a_delta_are_in_different_rounds(
+def test_several_participations_with_a_delta_need_distinct_rounds_of_metrics(
     participations: int,
 ) -> None:
     """Metrics of one participation share its round and have noise of their own."""
@@ -181,7 +181,7 @@ def one_by_one(protocol: JointSums, rounds: int) -> list[int]:
     return read(protocol, [protocol.run(SHOWN.astype(float), rng)[0] for _ in range(rounds)])
 
 
-def test_what_is_released_has_the_joint_distribution_of_independent_noise() -> None:
+def test_the_release_has_the_joint_distribution_of_independent_noise() -> None:
     """Chi-square on the pair of numbers: simulations at 1e-6, exact draws at 1e-9."""
     protocol = bits()
     distribution = joint_distribution(protocol)
@@ -216,14 +216,14 @@ class Broken(JointSums):
 
 
 @pytest.mark.parametrize("how", ["missing", "halved", "reused"])
-def test_a_second_metric_without_noise_of_its_own_is_noticed(how: str) -> None:
+def test_a_second_metric_without_independent_noise_is_detected(how: str) -> None:
     protocol = bits()
     broken = Broken(protocol.part, how)
     assert follows(simulated(broken, 2_500), joint_distribution(protocol), cells=40) < SEEDED
     assert follows(exact(broken, 800), joint_distribution(protocol), cells=40) < UNSEEDED
 
 
-def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
+def test_two_servers_release_both_metrics_with_independent_noise() -> None:
     """120 rounds over the real intermediary against the joint distribution; false-alarm rate
     1e-9."""
     protocol = JointSums(TwoServers(2, 1, PureDP(4.0, participations=2)), 2)
@@ -244,7 +244,7 @@ def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
 # What passes
 
 
-def test_every_metric_is_reported_from_the_participants_own_place() -> None:
+def test_every_metric_is_reported_in_the_participants_slot() -> None:
     """Certified groups: who comes last is in the last one, with everything."""
     protocol = factories.joint(5 * 1025 + 3, 2, name_of(factories.pure_shuffle), PureDP(2.0))
     part = protocol.part
@@ -258,7 +258,7 @@ def test_every_metric_is_reported_from_the_participants_own_place() -> None:
         protocol.report([1.0, 0.0], last + 1)
 
 
-def test_an_estimate_holds_both_metrics_with_one_distribution_of_error() -> None:
+def test_an_estimate_has_both_metrics_with_one_error_distribution() -> None:
     protocol = bits(60.0)  # so little noise that there is none
     estimate = protocol.analyze(protocol.combine([(1, 0), (1, 1), (0, 1), (1, 1), (0, 0), (1, 1)]))
     assert estimate.total.tolist() == [4.0, 4.0]
@@ -269,7 +269,7 @@ def test_an_estimate_holds_both_metrics_with_one_distribution_of_error() -> None
     assert estimate.error == protocol.part.error(6)
 
 
-def test_a_misread_metric_marks_the_estimate() -> None:
+def test_a_wrapped_metric_marks_the_estimate() -> None:
     """Also if it is the second alone."""
     protocol, load = bits(1.0, modulus=8), [counted(column) for column in SHOWN.T]
     one, other, alone = np.random.default_rng(0), np.random.default_rng(0), 0
@@ -306,14 +306,14 @@ def test_a_misread_metric_marks_the_estimate() -> None:
         ),
     ],
 )
-def test_what_would_break_the_joint_guarantee_is_rejected(
+def test_parts_that_break_the_joint_guarantee_are_rejected(
     attempt: Callable[[], Any], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):
         attempt()
 
 
-def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
+def test_a_mechanism_of_two_metrics_round_trips() -> None:
     how = {"metrics": 2, "each": name_of(factories.two_servers_laplace), "target": PureDP(1.0)}
     guarantee = factories.joint(64, binary=True, **how).guarantee
     mechanism = PerRound(
@@ -330,7 +330,7 @@ def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
     assert (again.metrics, PerRound(factories.exact).metrics) == (2, 1)
 
 
-def test_secure_sums_of_two_metrics_keep_dropout_and_minimum() -> None:
+def test_secure_aggregation_of_two_metrics_keeps_dropout_and_minimum() -> None:
     target = for_each(PureDP(1.0), 2)
     part = SecureSum(40, 1, DiscreteLaplace(2), target, threat=ThreatModel(dropout=0.25))
     protocol = JointSums(part, 2)

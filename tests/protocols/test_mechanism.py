@@ -155,7 +155,7 @@ def described(protocol: Protocol) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_stored_mechanism_makes_the_same_protocol_under_the_same_guarantee(name: str) -> None:
+def test_a_stored_mechanism_gives_the_same_protocol_and_guarantee(name: str) -> None:
     mechanism, round_ = MECHANISMS[name]
     copy = through_json(mechanism)
     assert copy == mechanism
@@ -179,7 +179,7 @@ def test_a_stored_mechanism_makes_the_same_protocol_under_the_same_guarantee(nam
     ],
     ids=["pure", "approximate", "ideal", "concentrated", "renyi"],
 )
-def test_guarantees_are_stored_whole(guarantee: Any) -> None:
+def test_guarantees_are_stored_completely(guarantee: Any) -> None:
     restored = rich(json.loads(json.dumps(plain(guarantee))))
     assert restored == guarantee
     assert restored.assumptions == guarantee.assumptions
@@ -191,7 +191,7 @@ def a_foreign_recipe(participants: int, epsilon: float) -> Protocol:
     return factories.continuous_laplace(participants, PureDP(epsilon))
 
 
-def test_a_recipe_of_ones_own_is_stored_by_name_where_it_is_loaded() -> None:
+def test_a_loaded_external_factory_is_stored_by_name() -> None:
     earned = a_foreign_recipe(1, 1.0).guarantee
     assert earned is not None
     mechanism = PerRound(a_foreign_recipe, {"epsilon": 1.0}, Guaranteed(earned))
@@ -201,7 +201,7 @@ def test_a_recipe_of_ones_own_is_stored_by_name_where_it_is_loaded() -> None:
         Mechanism.from_dict(stored)
 
 
-def test_functions_without_a_name_are_rejected_before_anything_is_stored() -> None:
+def test_functions_without_an_importable_name_are_rejected_before_storing() -> None:
     def inner(participants: int) -> Protocol:
         return factories.exact(participants, True)
 
@@ -227,7 +227,7 @@ def test_functions_without_a_name_are_rejected_before_anything_is_stored() -> No
         "tacit.protocols.factories:CACHE",
     ],
 )
-def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
+def test_a_file_cannot_name_a_function_that_is_no_factory(make: str) -> None:
     stored = {**MECHANISMS["non-private"][0].to_dict(), "make": make}
     with pytest.raises(
         TacitError, match=r"annotation of a Protocol|not known here as|this version of tacit has no"
@@ -238,7 +238,7 @@ def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["tacit.errors:TacitError", "os:system", "tacit.protocols.mechanism:Nothing", "x:y"]
 )
-def test_a_file_cannot_name_a_mechanism_that_is_none(kind: str) -> None:
+def test_a_file_cannot_name_a_class_that_is_no_mechanism(kind: str) -> None:
     stored = {**MECHANISMS["non-private"][0].to_dict(), "mechanism": kind}
     with pytest.raises(TacitError, match=r"is not known here as Mechanism|no 'tacit"):
         Mechanism.from_dict(stored)
@@ -253,7 +253,7 @@ def releases(kind: str = "tree") -> Releases:
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root", "prefix"])
-def test_stored_releases_go_on_where_they_were(kind: str) -> None:
+def test_stored_releases_continue(kind: str) -> None:
     """Two steps, written down, and the same third step from both: what was released and what
     simulated silos hold are part of it.
     """
@@ -277,7 +277,7 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
     assert made[0].guarantee_id == made[1].guarantee_id == mechanism.guarantee.digest
 
 
-def test_stored_releases_that_do_not_earn_their_guarantee_are_rejected() -> None:
+def test_stored_releases_below_their_guarantee_are_rejected() -> None:
     about, often = (factorize("tree", 4), 3, 2, 1.5), Presence(batches=2, visits=2)
     target = ApproximateDP(2.0, 0.05)
     sums = calibrated(SiloStream(*about, people=4), SECURE, "skellam", target, presence=often)
@@ -308,7 +308,7 @@ def test_stored_releases_that_do_not_earn_their_guarantee_are_rejected() -> None
 @pytest.mark.parametrize(
     ("trust", "noise"), [(SILO, "gaussian"), (SILO, "discrete-gaussian"), (SHUFFLER, "gaussian")]
 )
-def test_stored_releases_that_state_more_than_a_silo_earns_are_rejected(
+def test_stored_releases_that_overstate_a_silos_guarantee_are_rejected(
     trust: TrustModel, noise: Any
 ) -> None:
     """Continuous noise that is called exact among them."""
@@ -345,7 +345,7 @@ def test_releases_state_one_guarantee_for_all_steps() -> None:
         {"assumptions": frozenset({DishonestAtMost(Scope.SILOS, 1, Fraction(1, 10))})},
     ],
 )
-def test_releases_state_no_more_than_their_sums_earn(stated: dict[str, Any]) -> None:
+def test_releases_state_no_more_than_their_sums_achieve(stated: dict[str, Any]) -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
     sums = calibrated(SiloStream(*about, people=4), SECURE, "skellam", target, corrupt=1)
     assert Releases(sums, Guaranteed(sums.guarantee(0.05))).guarantee == sums.guarantee(0.05)
@@ -353,7 +353,7 @@ def test_releases_state_no_more_than_their_sums_earn(stated: dict[str, Any]) -> 
         Releases(sums, Guaranteed(replace(sums.guarantee(0.05), **stated)))
 
 
-def test_releases_reject_headlines_and_amplification_that_nothing_earns() -> None:
+def test_releases_reject_unachieved_headlines_and_amplification() -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
     sums = calibrated(SiloStream(*about, people=4), SILO, "gaussian", target)
     own = sums.guarantee(0.05)
@@ -367,7 +367,7 @@ def test_releases_reject_headlines_and_amplification_that_nothing_earns() -> Non
         Releases(mixed, Guaranteed(replace(mixed.guarantee(0.05), epsilon=0.1)))
 
 
-def test_a_copy_of_releases_shares_nothing_with_the_original() -> None:
+def test_a_copy_of_releases_is_independent() -> None:
     mechanism = releases()
     copy = through_json(mechanism)
     rng = np.random.default_rng(0)
@@ -378,7 +378,7 @@ def test_a_copy_of_releases_shares_nothing_with_the_original() -> None:
 
 
 @pytest.mark.parametrize("name", algorithms())
-def test_the_mechanism_of_every_named_algorithm_survives_storage(name: str) -> None:
+def test_the_mechanism_of_every_named_algorithm_round_trips(name: str) -> None:
     entry = lookup(name)
     tiny = {"epsilon": 0.01} if name == "sdp-fedlinucb" else {}  # it is proven for no more
     problem: Any = entry.make_problem(small(entry.problem) | tiny)
@@ -415,7 +415,7 @@ def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None
             Experiment.from_dict(stored | {"mechanism": changed})
 
 
-def test_an_experiment_rejects_a_changed_target_of_rounds_that_are_known_one_by_one() -> None:
+def test_an_experiment_rejects_a_changed_per_round_target() -> None:
     asked: Any = lookup("sdp-pe").make_problem(
         {"horizon": 500, "dimension": 2, "actions": 5, "constants": "paper"}
     )
@@ -441,7 +441,7 @@ def experiment_with(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, A
 
 
 @pytest.mark.parametrize("name", ["dist-dp-se", "sdp-fedlinucb", "ldp-fedlinucb"])
-def test_a_restored_guarantee_says_no_more_than_its_noise(name: str) -> None:
+def test_a_restored_guarantee_states_no_more_than_its_noise(name: str) -> None:
     """Claims and remarks are derived anew, with the digest of the file made to match."""
     asked: Any = lookup(name).make_problem(SMALL.get(name, {}))
     stored = lookup(name).build(asked.for_environment(asked.start(0, None).world, 0)).to_dict()
@@ -464,14 +464,14 @@ def test_a_restored_guarantee_says_no_more_than_its_noise(name: str) -> None:
             Experiment.from_dict(experiment_with(stored, with_assumptions(found, fewer)))
 
 
-def test_a_class_from_outside_states_no_guarantee_of_its_own() -> None:
+def test_an_external_class_states_no_guarantee_itself() -> None:
     """Found: a class attribute or a property was taken as exact."""
     for stated in (PureDP(1.0), property(lambda _: PureDP(1.0))):
         with pytest.raises(TacitError, match=r"set self\.guarantee in __init__"):
             type("Mine", (TwoServers,), {"guarantee": stated, "__module__": "elsewhere"})
 
 
-def test_presence_from_outside_is_recognised() -> None:
+def test_an_external_presence_declaration_is_recognised() -> None:
     class Absent(Presence):
         pass
 
@@ -516,7 +516,7 @@ def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, An
     return stored | {"privacy": status_to_data(Guaranteed(guarantee))}
 
 
-def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> None:
+def test_a_stored_guarantee_has_the_assumptions_of_its_smallest_round() -> None:
     how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2, "corrupt": 0.2}
     earned = factories.polya_tight(64, PureDP(1.0), True, dropout=0.2, corrupt=0.2).guarantee
     assert earned is not None
@@ -536,7 +536,7 @@ def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> No
         Mechanism.from_dict(with_guarantee(stored, removed))
 
 
-def test_printed_noise_of_a_smaller_smallest_round_is_rejected() -> None:
+def test_printed_noise_for_a_smaller_minimum_round_is_rejected() -> None:
     """It is not made for the size of a round: fewer shares of it give less."""
     how = {"target": PureDP(1.0), "failure_probability": 0.1}
     earned = factories.polya_paper(64, PureDP(1.0), 0.1).guarantee
@@ -560,9 +560,7 @@ OVERSTATED = [
 
 
 @each_row(("name", "change"), OVERSTATED)
-def test_a_guarantee_that_states_more_than_a_round_earns_is_rejected(
-    name: str, change: str
-) -> None:
+def test_a_guarantee_beyond_what_a_round_achieves_is_rejected(name: str, change: str) -> None:
     """When it is restored, and when a round is released."""
     mechanism, round_ = MECHANISMS[name]
     assert mechanism.guarantee is not None
@@ -573,7 +571,7 @@ def test_a_guarantee_that_states_more_than_a_round_earns_is_rejected(
         unchecked(mechanism, privacy=Guaranteed(more)).open(round_)
 
 
-def test_an_assumption_that_no_round_needs_may_be_missing() -> None:
+def test_an_assumption_that_no_round_needs_may_be_absent() -> None:
     mechanism, round_ = MECHANISMS["arms"]
     assert mechanism.guarantee is not None
     kept = mechanism.guarantee.assumptions - {CompleteGroups()}
@@ -597,7 +595,7 @@ def test_ideal_arithmetic_is_not_restored_as_exact() -> None:
         unchecked(mechanism, privacy=Guaranteed(exact)).open(ARM)
 
 
-def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
+def test_silo_budgets_that_no_round_achieves_are_rejected() -> None:
     """A round has one guarantee for everybody: no silo of it has a smaller budget."""
     mechanism, round_ = MECHANISMS["design"]
     found = mechanism.guarantee
@@ -613,7 +611,7 @@ def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("name", ["secagg-dpe", "sdp-pe", "cdp-dpe", "dist-dp-se", "vb-sdp-ae"])
-def test_a_stored_guarantee_is_derived_anew_and_rejected_where_it_states_more(name: str) -> None:
+def test_a_stored_guarantee_is_recomputed_and_rejected_if_overstated(name: str) -> None:
     """Also where no round is left to be released, of which the guarantee alone is read."""
     small = {"horizon": 500, "dimension": 2, "actions": 5}
     asked = lookup(name).make_problem({k: v for k, v in small.items() if k in lookup(name).options})
@@ -644,7 +642,7 @@ def test_an_experiment_rejects_a_guarantee_that_no_longer_states_the_protected_s
             Experiment.from_dict(stored | {"mechanism": changed})
 
 
-def test_a_round_that_earns_less_than_the_run_states_is_rejected() -> None:
+def test_a_round_below_the_guarantee_of_the_run_is_rejected() -> None:
     mechanism, _ = MECHANISMS["arms"]
     assert mechanism.guarantee is not None
     for more in (
@@ -668,7 +666,7 @@ def test_a_round_that_earns_less_than_the_run_states_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("name", ["arms", "arms-guarantee", "design", "design-each"])
-def test_a_mechanism_that_states_more_than_a_small_round_earns_is_not_made(name: str) -> None:
+def test_a_mechanism_overstating_a_small_round_cannot_be_built(name: str) -> None:
     """Found: a mechanism made by hand printed its guarantee until its first round was opened."""
     mechanism, _ = MECHANISMS[name]
     stated = mechanism.guarantee
@@ -680,7 +678,7 @@ def test_a_mechanism_that_states_more_than_a_small_round_earns_is_not_made(name:
         PerRound(factories.exact, {"binary": True}, mechanism.privacy)
 
 
-def test_a_guarantee_of_a_class_from_outside_is_never_enough() -> None:
+def test_an_external_guarantee_class_is_never_sufficient() -> None:
     class Mine(PureDP):
         def __post_init__(self) -> None:
             """Nothing."""
@@ -694,7 +692,7 @@ def test_a_guarantee_of_a_class_from_outside_is_never_enough() -> None:
     assert "from outside tacit" in falls_short(PureDP(1.0), mine)
 
 
-def test_an_argument_of_a_class_from_outside_is_recognised() -> None:
+def test_an_argument_of_an_external_class_is_recognised() -> None:
     class Quiet(DiscreteLaplace):
         pass
 
@@ -717,7 +715,7 @@ def test_the_privacy_status_of_a_mechanism_is_rendered() -> None:
     assert nothing.text() == "none: no privacy, the server sees every sum as it is"
 
 
-def test_a_guarantee_found_round_by_round_is_printed_with_what_the_target_assumes() -> None:
+def test_a_per_round_guarantee_is_printed_with_the_assumptions_of_its_target() -> None:
     target = PureDP(1.0).assuming(Protects(Secret.ONE_REWARD))
     mechanism = PerRound(factories.exact, {"binary": True}, KnownPerRound(target))
     shown = mechanism.printed(PureDP(1.5).assuming(*ROUND))
@@ -737,7 +735,7 @@ def joined(participants: int) -> JointSums:
     return JointSums(Elsewhere(participants, 1, for_each(PureDP(1.0), 2)), 2)
 
 
-def test_a_part_from_outside_makes_a_mechanism_one_from_outside(
+def test_an_external_part_makes_a_mechanism_external(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(joined, "__module__", factories.__name__)
@@ -749,7 +747,7 @@ def test_a_part_from_outside_makes_a_mechanism_one_from_outside(
     assert not from_outside(PerRound(joined))
 
 
-def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
+def test_steps_are_released_in_order_and_for_all_silos() -> None:
     mechanism = releases()
     silos = mechanism.sums.silos
     with pytest.raises(TacitError, match=f"for {silos + 1} silos"):
@@ -759,7 +757,7 @@ def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
     assert mechanism.open(Round(0, silos, Arm(0))).step == 0
 
 
-def test_prefix_sums_guarantee_no_more_than_they_earn_however_they_are_made() -> None:
+def test_prefix_sums_guarantee_no_more_than_they_achieve() -> None:
     sums = calibrated(
         SiloStream(factorize("tree", 4), 3, 5, 2.0), SILO, "discrete-gaussian", TARGET
     )
@@ -809,7 +807,7 @@ class Lenient(PerRound):
 Lenient.__module__ = "elsewhere"
 
 
-def test_code_from_outside_is_never_taken_for_tacits() -> None:
+def test_external_code_is_never_taken_for_builtin() -> None:
     target, name = PureDP(1.0), name_of(bare)
     ours = PerRound(factories.two_servers_laplace, {"target": target, "binary": True})
     assert not from_outside(ours)
@@ -840,7 +838,7 @@ def test_a_private_round_is_not_restored_as_non_private() -> None:
     "target",
     [PureDP(1000.0), PureDP(1.0, participations=2), ApproximateDP(1.0, 0.5), None],
 )
-def test_rounds_known_one_by_one_are_made_for_the_stored_target(target: Guarantee | None) -> None:
+def test_per_round_mechanisms_must_match_the_stored_target(target: Guarantee | None) -> None:
     mechanism, _ = MECHANISMS["known-per-round"]
     stored = mechanism.to_dict()
     assert Mechanism.from_dict(stored).privacy == mechanism.privacy
@@ -849,7 +847,7 @@ def test_rounds_known_one_by_one_are_made_for_the_stored_target(target: Guarante
         Mechanism.from_dict(stored)
 
 
-def test_a_guaranteed_experiment_is_not_restored_with_another_target_per_round() -> None:
+def test_a_guaranteed_experiment_rejects_another_per_round_target() -> None:
     stored = lookup("private-med").build(ArmsProblem.of(epsilon=0.9, horizon=2000)).to_dict()
     target = PureDP(0.9)
     stored["mechanism"] |= {"privacy": status_to_data(KnownPerRound(target))}
@@ -859,7 +857,7 @@ def test_a_guaranteed_experiment_is_not_restored_with_another_target_per_round()
         Experiment.from_dict(stored)
 
 
-def test_a_common_guarantee_is_earned_by_the_noise_of_every_silo() -> None:
+def test_a_common_guarantee_is_met_by_the_noise_of_every_silo() -> None:
     sums = calibrated(
         SiloStream(factorize("tree", 4), 3, 5, 2.0), SILO, "discrete-gaussian", TARGET
     )
@@ -887,7 +885,9 @@ def test_large_rounds_have_the_same_protocol_as_small_ones(monkeypatch: pytest.M
         mechanism.open(Round(0, 65, Arm(0)))
 
 
-def test_what_is_declared_from_outside_is_printed_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_declared_external_guarantees_are_printed_as_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     guarantee = bare(1, PureDP(1.0)).guarantee
     assert guarantee is not None
     assert guarantee.arithmetic is Arithmetic.EXACT
@@ -910,7 +910,7 @@ def silent(participants: int) -> Protocol:
     return made
 
 
-def test_an_experiment_states_no_guarantee_that_its_randomizer_does_not_keep() -> None:
+def test_an_experiment_states_no_guarantee_beyond_its_randomizer() -> None:
     """The guarantee of the mechanism is what is declared; readers are shown what was checked."""
     declared = silent(1).guarantee
     assert declared is not None
@@ -945,7 +945,7 @@ class Boast(PureDP):
         return "noise is drawn exactly"
 
 
-def test_a_mechanism_from_outside_is_printed_by_tacit_alone(
+def test_an_external_mechanism_is_printed_by_tacit_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     boastful = Boastful(factories.exact, {"binary": True})
@@ -962,14 +962,14 @@ def test_a_mechanism_from_outside_is_printed_by_tacit_alone(
         _ = experiment.guarantee
 
 
-def test_what_a_run_records_is_no_guarantee_of_exact_sums() -> None:
+def test_recorded_guarantees_of_exact_sums_state_no_privacy() -> None:
     claimed = state_drawn_arithmetic(PureDP(0.001), DiscreteLaplace(1000)).to_data()
     exact = PerRound(factories.exact, {"binary": True})
     experiment = Experiment.of(ForgettingElimination(2, 1000), exact)
     assert guarantee_to(experiment, None, [{"guarantee": claimed}]) is None
 
 
-def test_releases_and_vectors_claim_no_metrics_that_they_do_not_cover() -> None:
+def test_releases_and_vectors_claim_only_metrics_that_they_cover() -> None:
     mechanism = releases()
     assert mechanism.guarantee is not None
     many = mechanism.guarantee.assuming(MetricsPerParticipation(5))
@@ -993,7 +993,7 @@ class Silent(PrefixSums):
 Silent.__module__ = "elsewhere"
 
 
-def test_prefix_sums_from_outside_are_recognised() -> None:
+def test_external_prefix_sums_are_recognised() -> None:
     mechanism = releases()
     assert not from_outside(mechanism)
     own = {entry.name: getattr(mechanism.sums, entry.name) for entry in fields(mechanism.sums)}

@@ -133,7 +133,7 @@ def test_every_protocol_is_in_the_table() -> None:
     assert set(TABLE) == set(CASES)
 
 
-def test_the_trust_behind_every_view() -> None:
+def test_every_view_states_its_trust_assumption() -> None:
     assert TRUST_OF_VIEW == TRUSTED
     assert set(TRUSTED) == set(View)
 
@@ -165,7 +165,7 @@ def test_shuffled_vectors_state_the_threat_model_in_both_settings(paper: bool) -
 
 
 @pytest.mark.parametrize("name", [name for name, one in TABLE.items() if one is not None])
-def test_a_protocol_implies_nothing_that_states_more(name: str) -> None:
+def test_a_protocol_implies_no_stronger_statement(name: str) -> None:
     found = CASES[name].build().guarantee
     assert found is not None
     assert found.implies(found)

@@ -52,7 +52,7 @@ def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
 
 
 @pytest.mark.parametrize(("users", "epsilon"), list(product([1, 2, 4, 16], [0.5, 1, 2])))
-def test_the_shares_that_are_drawn_keep_the_certified_epsilon(users: int, epsilon: float) -> None:
+def test_drawn_shares_meet_the_certified_epsilon(users: int, epsilon: float) -> None:
     certificate = lookup(users, epsilon).certificate
     assert certificate.kind == "every-k"
     p = certificate.parameters
@@ -64,7 +64,7 @@ def test_the_shares_that_are_drawn_keep_the_certified_epsilon(users: int, epsilo
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.25, 0.5, 1.0, 1.7, 2.0, 30.0])
-def test_every_batch_keeps_what_the_largest_guarantees(epsilon: float) -> None:
+def test_every_batch_meets_the_guarantee_of_the_largest(epsilon: float) -> None:
     guarantee = PureShuffle(2, epsilon).guarantee
     assert isinstance(guarantee, PureDP)
     assert guarantee.epsilon <= epsilon
@@ -77,7 +77,7 @@ def test_every_batch_keeps_what_the_largest_guarantees(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-def test_all_participations_together_keep_what_is_guaranteed(times: int) -> None:
+def test_all_participations_together_meet_the_guarantee(times: int) -> None:
     protocol = PureShuffle(1000, 2.0, participations=times)
     guarantee = protocol.guarantee
     assert isinstance(guarantee, PureDP)
@@ -86,7 +86,7 @@ def test_all_participations_together_keep_what_is_guaranteed(times: int) -> None
     assert guarantee.participations == times
 
 
-def test_an_epsilon_without_certificates_is_rejected_with_an_alternative() -> None:
+def test_an_epsilon_without_certificate_is_rejected_with_an_alternative() -> None:
     with pytest.raises(
         TacitError,
         match=r"epsilon is 0.05: must be at least 0.1, the smallest certified. .*secure",
@@ -94,7 +94,7 @@ def test_an_epsilon_without_certificates_is_rejected_with_an_alternative() -> No
         PureShuffle(100, 0.05)
 
 
-def test_users_fill_groups_in_order_and_a_position_outside_is_rejected() -> None:
+def test_participants_fill_groups_in_order_and_positions_outside_are_rejected() -> None:
     protocol = PureShuffle(21, 1.0)
     assert {protocol.group_of(i) for i in range(21)} == {0}
     large = PureShuffle(5 * 1025 + 3, 1.0)
@@ -123,7 +123,7 @@ def test_a_group_that_is_not_complete_is_not_released() -> None:
 
 
 @pytest.mark.parametrize("ones", [0, 1, 17, 21])
-def test_the_distribution_of_the_view_is_that_of_every_message_added_up_by_hand(ones: int) -> None:
+def test_the_distribution_of_the_view_sums_every_message(ones: int) -> None:
     """The first so many hold a one: every message's distribution, convolved one by one."""
     protocol = PureShuffle(21, 1.0)
     distribution, p = np.ones(1), lookup(16, 1.0).certificate.parameters
@@ -136,7 +136,9 @@ def test_the_distribution_of_the_view_is_that_of_every_message_added_up_by_hand(
     np.testing.assert_allclose(stated, distribution, rtol=0, atol=1e-12)
 
 
-def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_randomized_participants_lose_their_bit_on_both_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With a mixture of one half: mean and variance of both paths against the distribution, and
     batches counted once; false alarm 1e-6.
     """
@@ -182,7 +184,7 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
         )
 
 
-def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
+def test_a_trillion_participants_cost_no_more_than_a_thousand() -> None:
     """Found: a list entry per group, and a sampler that stops at 10^9 users."""
     start = time.perf_counter()
     protocol = PureShuffle(10**12 + 1, 1.0)
@@ -198,7 +200,7 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
 
 @pytest.mark.parametrize("bit", [0, 1])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_the_error_distribution_bounds_spoilt_answers_too(bit: int, epsilon: float) -> None:
+def test_the_error_distribution_covers_randomized_answers(bit: int, epsilon: float) -> None:
     """Against one participant's distribution of ones; up to where those that are spoilt are most of
     it."""
     protocol = PureShuffle(65, epsilon)
@@ -214,7 +216,7 @@ def test_the_error_distribution_bounds_spoilt_answers_too(bit: int, epsilon: flo
     assert exact > shares + 1
 
 
-def test_the_moment_generating_function_is_finite_however_steep() -> None:
+def test_the_moment_generating_function_is_finite_everywhere() -> None:
     """Shares are bounded; where exponentials would overflow it continues the line of its slope."""
     distribution = factories.pure_shuffle(256, PureDP(0.9)).error(256).noise
     assert distribution is not None
@@ -230,7 +232,7 @@ THREAT = ThreatModel(dropout=0.2, corrupt=0.1)
 
 
 @pytest.mark.parametrize("participants", [7, 10, 13])
-def test_a_group_with_missing_and_corrupted_members_keeps_epsilon(participants: int) -> None:
+def test_a_group_with_missing_and_corrupted_members_meets_epsilon(participants: int) -> None:
     """Every number of honest reports that may arrive, every data set: the exact worst ratio.
 
     Corrupted members add no noise. One honest report less than is certain may exceed it: the
@@ -246,7 +248,7 @@ def test_a_group_with_missing_and_corrupted_members_keeps_epsilon(participants: 
     assert worst_loss(replace(p, users=p.users // 2), share_probabilities(p)) > 1.15
 
 
-def test_an_incomplete_group_is_summed_from_its_minimum_on() -> None:
+def test_an_incomplete_group_is_released_from_its_minimum_on() -> None:
     protocol = PureShuffle(20, 1.0, threat=THREAT)
     assert (protocol.minimum, protocol.groups) == (16, 1)
     rng = np.random.default_rng(5)
@@ -272,7 +274,7 @@ def test_an_incomplete_group_is_summed_from_its_minimum_on() -> None:
         protocol.combine([protocol.report(1.0, place) for place in range(15)])
 
 
-def test_one_spoilt_message_aborts_a_certified_group() -> None:
+def test_one_invalid_message_aborts_a_certified_group() -> None:
     protocol = PureShuffle(10, 1.0, threat=THREAT)
     way = codec(protocol, "mixing")
     assert isinstance(way, Mixed)

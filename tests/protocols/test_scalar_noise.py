@@ -135,14 +135,14 @@ PATHS = {name: path for name, _, path in paths()}
 EACH = pytest.mark.parametrize("name", PATHS)
 
 
-def test_every_sum_with_a_guarantee_has_a_path_here() -> None:
+def test_every_sum_with_a_guarantee_has_a_tested_path() -> None:
     """But for continuous noise, which is for comparison only, and randomized response below."""
     apart = {Exact, CentralLaplace, RandomizedBits}
     assert {kind for _, kind, _ in paths()} == (concrete(SumProtocol) - apart) | {JointSums}
 
 
 @EACH
-def test_the_noise_of_every_message_is_sound(name: str) -> None:
+def test_the_noise_of_every_message_is_correct(name: str) -> None:
     assert PATHS[name].distribution.pmf(np.arange(-20000, 20000)).max() < 0.1
     assert not problems(PATHS[name])
 
@@ -194,7 +194,7 @@ def _doubled(distribution: NoiseDistribution) -> int:
 @pytest.mark.parametrize(
     ("name", "fault"), extended_but_every(len(FAULTS) + 1, product(PATHS, FAULTS))
 )
-def test_broken_noise_is_noticed_in_every_protocol(
+def test_defective_noise_is_detected_in_every_protocol(
     name: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, seen = FAULTS[fault]
@@ -211,7 +211,7 @@ def test_broken_noise_is_noticed_in_every_protocol(
 
 
 @pytest.mark.parametrize("kind", [TwoServers, Verified])
-def test_noise_that_two_servers_share_is_noticed(
+def test_noise_reused_by_two_servers_is_detected(
     kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice the same number is even; 200 sums of two numbers are so with probability 2^-190."""
@@ -256,7 +256,7 @@ def problems_of_bits(epsilon: float) -> set[str]:
 
 
 @pytest.mark.parametrize("epsilon", [0.25, 1.0])
-def test_randomized_bits_lie_with_the_stated_probability(epsilon: float) -> None:
+def test_randomized_bits_flip_with_the_stated_probability(epsilon: float) -> None:
     assert not problems_of_bits(epsilon)
 
 
@@ -286,7 +286,7 @@ class Twice:
     ],
     ids=["missing", "fewer", "more", "reused"],
 )
-def test_broken_lies_are_noticed(
+def test_wrong_flip_probabilities_are_detected(
     broken: Callable[[], Any], seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant = broken()

@@ -65,7 +65,7 @@ def test_sums_of_shards_with_noise_once_have_the_distribution_of_one_sum(
 
 
 @pytest.mark.parametrize("shards", [2, 5])
-def test_noise_of_every_shard_would_be_another_distribution(shards: int) -> None:
+def test_adding_noise_to_every_shard_changes_the_distribution(shards: int) -> None:
     """As private, and so many times the variance: the reason to add it once."""
     shares = [[[1, 0, 1]], [[0, 1, 0]]]
     once, each = released(shares, 2), released(shares, 2 * shards)
@@ -75,7 +75,7 @@ def test_noise_of_every_shard_would_be_another_distribution(shards: int) -> None
     )
 
 
-def test_sums_of_shards_that_left_would_give_away_a_single_participant() -> None:
+def test_shard_sums_in_the_clear_would_reveal_a_single_participant() -> None:
     """Two organisations' sums of the same shard, before noise, are its participants' exact
     total.
     """

@@ -60,7 +60,7 @@ def test_real_rewards_have_the_same_noise_in_slices_of_every_size() -> None:
     assert stated.epsilon == pytest.approx(float(loss.epsilon(stated.delta)), rel=1e-6)
 
 
-def test_slices_whose_noise_changes_with_their_size_state_nothing_of_outsiders() -> None:
+def test_slices_with_size_dependent_noise_claim_nothing_towards_outsiders() -> None:
     mechanism = sliced()
     how = {**mechanism.slices.arguments, "binary": False, "levels": None}
     slices = PerRound(mechanism.slices.make, how, mechanism.slices.privacy)
@@ -68,7 +68,7 @@ def test_slices_whose_noise_changes_with_their_size_state_nothing_of_outsiders()
 
 
 @pytest.mark.parametrize("contexts", ["segments", "random"])
-def test_outsiders_are_told_only_what_both_kinds_of_rounds_earn(contexts: str) -> None:
+def test_outsiders_are_guaranteed_only_what_both_kinds_of_rounds_achieve(contexts: str) -> None:
     """Found: (0.69, 1e-6) of policy rounds was stated for all; slices give 0.91, the weaker."""
     mechanism = experiment(contexts=contexts, evaluation=0.1).mechanism
     assert isinstance(mechanism, SliceMechanism)
@@ -89,7 +89,7 @@ def test_outsiders_are_told_only_what_both_kinds_of_rounds_earn(contexts: str) -
     assert shown.arithmetic is Arithmetic.EXACT
 
 
-def test_a_restored_experiment_states_the_same_of_its_slices() -> None:
+def test_a_restored_experiment_states_the_same_guarantee_of_slices() -> None:
     made = experiment(evaluation=0.1)
     restored = Experiment.from_dict(made.to_dict())
     assert restored.guarantee == made.guarantee
@@ -99,7 +99,7 @@ def test_a_restored_experiment_states_the_same_of_its_slices() -> None:
         Experiment.from_dict(stored)
 
 
-def test_slices_earn_no_less_than_policies() -> None:
+def test_slices_achieve_no_less_than_policies() -> None:
     mechanism = sliced()
     how = {**mechanism.slices.arguments, "target": PureDP(2.0)}
     weaker = replace(PureDP(2.0), **mechanism.slices.guarantee.shared_fields)  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def patched(users: int, target: PureDP, binary: bool, levels: int) -> TwoServers
     return protocol
 
 
-def test_slices_from_outside_are_declared_by_their_author(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_slices_are_declared_by_their_author(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found: a mechanism of two did not ask its parts where they come from."""
     monkeypatch.setattr("tacit.protocols.mechanism.check_declared", lambda _: True)  # see checking
     mechanism = sliced()

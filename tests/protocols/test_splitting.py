@@ -16,7 +16,7 @@ from tacit.protocols.sums import SecureSum
 from tacit.trust import split_shares
 
 
-def test_shares_of_a_message_add_up_to_it() -> None:
+def test_shares_of_a_message_sum_to_it() -> None:
     protocol = SplitAndMix(SecureSum(20, 4, DiscreteLaplace(4), PureDP(1.0)))
     rows = protocol.randomize_batch(np.full(20, 3), np.random.default_rng(0))
     assert rows.shape == (20, protocol.shares)
@@ -31,7 +31,7 @@ def test_shares_of_a_message_add_up_to_it() -> None:
     assert protocol.combine([message] * 20).value == 20 * sum(message) % protocol.modulus
 
 
-def test_any_shares_but_all_are_uniform() -> None:
+def test_all_but_one_share_are_uniform() -> None:
     """Whatever is left out, the rest says nothing: 4,000 splits of two messages, false-alarm rate
     1e-6.
     """
@@ -54,7 +54,7 @@ def test_the_number_of_shares_follows_the_theorem() -> None:
     assert split_shares(10**12, 2**10, security=1) == 3  # fewer are never enough
 
 
-def test_too_few_users_are_rejected_and_sent_to_secure_aggregation() -> None:
+def test_too_few_participants_are_rejected_in_favour_of_secure_aggregation() -> None:
     with pytest.raises(TacitError, match=r"users is 18.*use secure aggregation for fewer"):
         SplitAndMix(SecureSum(19, 1, DiscreteLaplace(1), PureDP(1.0)))
     with pytest.raises(TacitError, match=r"users is 15.*use secure aggregation"):
@@ -82,7 +82,7 @@ def test_shares_that_would_overflow_are_rejected() -> None:
         protocol.randomize_batch(np.zeros(20, dtype=np.int64), np.random.default_rng(0))
 
 
-def test_an_epsilon_at_which_splitting_hides_nothing_is_rejected() -> None:
+def test_an_epsilon_beyond_the_splitting_bound_is_rejected() -> None:
     for epsilon in (50.0, 800.0):
         with pytest.raises(TacitError, match="must be a probability"):
             SplitAndMix(SecureSum(100, 1, DiscreteLaplace(1 / epsilon), PureDP(epsilon)))

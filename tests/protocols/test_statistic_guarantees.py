@@ -54,7 +54,7 @@ def unknown(protocol: Any) -> list[NoiseDistribution]:
 @pytest.mark.parametrize("trust", [*SERVED, TrustModel.SECURE_AGGREGATION, TrustModel.SHUFFLER])
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 @pytest.mark.parametrize("corners", [False, True])
-def test_a_replaced_cell_of_a_table_or_of_corners_costs_epsilon(
+def test_replacing_a_cell_of_a_table_or_of_corners_costs_epsilon(
     corners: bool, epsilon: float, trust: TrustModel, size: int
 ) -> None:
     """One cell loses a participant and another gains one: the losses of both add up."""
@@ -80,7 +80,7 @@ def test_a_replaced_cell_of_a_table_or_of_corners_costs_epsilon(
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("trust", [*SERVED, TrustModel.SECURE_AGGREGATION])
 @pytest.mark.parametrize(("dimension", "weight"), [(2, 2.0), (3, 1.0), (6, 2.8)])
-def test_a_replaced_pair_of_moments_costs_epsilon_and_delta(
+def test_replacing_a_pair_of_moments_costs_epsilon_and_delta(
     dimension: int, weight: float, trust: TrustModel, size: int
 ) -> None:
     """Unit features with ⟨x, x'⟩ = -w²/8 and y = y' = 1, where the proof is tight."""
@@ -122,7 +122,7 @@ def test_local_tables_are_as_private_as_randomized_response(epsilon: float) -> N
 
 
 @pytest.mark.parametrize("dimension", [1, 3])
-def test_the_distance_of_every_coordinate_and_share_is_charged(dimension: int) -> None:
+def test_the_distance_of_shares_is_charged_for_every_coordinate(dimension: int) -> None:
     noise = [DiscreteGaussian(sigma) for sigma in (40.0, 50.0, 60.0)]
     counts = (dimension, dimension, dimension * (dimension - 1) // 2)
     plain = MomentStatistic(dimension, resolution=8)
@@ -135,7 +135,7 @@ def test_the_distance_of_every_coordinate_and_share_is_charged(dimension: int) -
     assert (fitted.groups, fitted.shares) == (((noise[0], 1.0, dimension),), 5)
 
 
-def test_noise_of_moments_is_made_of_as_many_shares_as_are_certain(
+def test_noise_of_moments_has_as_many_shares_as_guaranteed_reports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their sum is no discrete Gaussian: it is charged its distance from one."""
@@ -178,7 +178,7 @@ def test_statistics_of_every_kind_tolerate_missing_and_dishonest_participants(ki
     [FitStatistic(2, 64), MomentStatistic(2, 64), ScaledMomentStatistic(2, 12)],
     ids=["fits", "moments", "scaled moments"],
 )
-def test_the_distance_of_narrow_shares_from_one_draw_is_paid_for(
+def test_the_distance_of_narrow_shares_from_one_draw_is_charged(
     statistic: FitStatistic | MomentStatistic,
 ) -> None:
     """Shares that are too narrow for the bound on their sum make no noise at all."""
@@ -192,7 +192,7 @@ def test_the_distance_of_narrow_shares_from_one_draw_is_paid_for(
         statistic.noise(target, 100 * several)
 
 
-def test_what_protects_from_the_other_server_is_the_noise_of_one() -> None:
+def test_one_servers_noise_protects_against_the_other_server() -> None:
     protocol = table_sum(
         100, segments=2, options=2, trust=TrustModel.TWO_SERVERS, target=PureDP(0.5)
     )

@@ -59,7 +59,7 @@ def scaled(statistic: MomentStatistic, report: Any) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
-def test_the_sensitivity_is_the_proved_one_and_is_reached(weight: float) -> None:
+def test_the_sensitivity_is_the_proven_one_and_attained(weight: float) -> None:
     """Unit vectors with inner product -w²/8 and equal rewards attain it, on the grid nearly."""
     assert centred_sensitivity(weight) == pytest.approx(proved(weight), rel=1e-8)
     statistic = MomentStatistic(2, 1 << 20, weight=weight)
@@ -74,7 +74,7 @@ def test_the_sensitivity_is_the_proved_one_and_is_reached(weight: float) -> None
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_pair_of_participants_moves_moments_further(seed: int) -> None:
+def test_no_pair_of_participants_moves_moments_beyond_the_sensitivity(seed: int) -> None:
     """By force over random feature maps: every pair of extreme contexts, options and rewards, and
     random contexts between, in integers.
     """
@@ -116,7 +116,7 @@ def weakest_ratio(protocol: Any, noise: tuple[NoiseDistribution, ...]) -> float:
 
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("kind", [CentralStatistic, TwoServerStatistic, SecureStatistic])
-def test_moments_earn_their_guarantee_and_half_the_noise_does_not(kind: Any, weight: float) -> None:
+def test_moments_meet_their_guarantee_and_half_the_noise_does_not(kind: Any, weight: float) -> None:
     """From the standard deviations that are really drawn; discrete noise is wide here, so that its
     distance from a Gaussian is below a hundredth of δ.
     """
@@ -142,7 +142,7 @@ def test_moments_earn_their_guarantee_and_half_the_noise_does_not(kind: Any, wei
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
-def test_tables_are_purely_private_and_no_tighter_noise_is(epsilon: float) -> None:
+def test_tables_are_purely_private_and_their_noise_is_minimal(epsilon: float) -> None:
     """Exact likelihood ratios: one cell loses a participant, another gains one."""
     protocol = TwoServerStatistic(50, TableStatistic(2, 2), PureDP(epsilon))
     k = np.arange(-400, 401)
@@ -157,7 +157,7 @@ def half_of(noise: NoiseDistribution) -> NoiseDistribution:
     return type(noise)(noise.scale / 2)  # type: ignore[attr-defined, call-arg]
 
 
-def test_what_tables_give_towards_outsiders_is_exact() -> None:
+def test_the_guarantee_of_tables_towards_outsiders_is_exact() -> None:
     """Both servers' noise in two cells, convolved and compared point by point."""
     protocol = TwoServerStatistic(50, TableStatistic(2, 2), PureDP(1.0))
     (outside,) = (a for a in protocol.guarantee.assumptions if isinstance(a, TowardsOutsiders))
@@ -174,7 +174,7 @@ def test_what_tables_give_towards_outsiders_is_exact() -> None:
     assert delta(outside.epsilon * 0.999) > outside.delta
 
 
-def test_unary_encoding_is_purely_private() -> None:
+def test_unary_encoding_meets_pure_privacy() -> None:
     """The exact ratio of all messages of three cells between any two participants."""
     protocol = UnaryStatistic(10, TableStatistic(1, 2), PureDP(1.3))
     size, lie = protocol.coordinates, protocol.flip_probability
@@ -198,7 +198,7 @@ CORNER = CornerStatistic.of(FeatureMap(DEVICE, ("only",), (((0.5, 0.0, 0.0),),))
 
 @pytest.mark.parametrize("fault", ["none", "missing", "halved", "reused"])
 @pytest.mark.parametrize("statistic", [TableStatistic(1, 1), CORNER], ids=["table", "corner"])
-def test_faulty_server_noise_is_noticed(
+def test_faulty_server_noise_is_detected(
     statistic: TableStatistic, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first released sum of 3,000 rounds against its stated distribution; unseeded, so the
@@ -229,7 +229,7 @@ def test_faulty_server_noise_is_noticed(
     assert (found > UNSEEDED) == (fault == "none")
 
 
-def test_shares_of_devices_are_fresh_and_add_up() -> None:
+def test_shares_of_devices_are_fresh_and_sum_to_the_noise() -> None:
     """The variance of 400 rounds' sums, within 6 standard errors (false positives about 1e-8)."""
     protocol = SecureStatistic(4, TableStatistic(1, 1), PureDP(0.5))
     half = protocol.modulus // 2
@@ -243,7 +243,7 @@ def test_shares_of_devices_are_fresh_and_add_up() -> None:
     assert np.var(sums) == pytest.approx(expected, rel=6 * math.sqrt(5.5 / 400))
 
 
-def test_outsiders_of_moments_are_guaranteed_nothing_that_noise_does_not_earn() -> None:
+def test_moments_guarantee_outsiders_no_more_than_their_noise() -> None:
     statistic, target = MomentStatistic(3, 1000), ApproximateDP(1.0, 1e-6)
     noise = statistic.noise(target)
     stated = statistic.outsiders(target, noise)
@@ -259,7 +259,7 @@ def test_shuffled_tables_are_split_for_honest_participants_only() -> None:
     assert made.copies > split_shares(20, 1 << 62, 60 + 3)
 
 
-def test_what_does_not_fit_is_rejected() -> None:
+def test_invalid_statistics_are_rejected() -> None:
     table: dict[str, Any] = {"segments": 2, "options": 2}
     moments: dict[str, Any] = {"size": (2, 1000, 1)}
     cases: list[tuple[Callable[[], object], str]] = [
@@ -286,7 +286,7 @@ def test_what_does_not_fit_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("kind", [MomentStatistic, ScaledMomentStatistic])
-def test_simulated_features_are_no_longer_than_noise_was_made_for(
+def test_simulated_features_stay_within_the_norm_of_the_noise(
     kind: type[MomentStatistic],
 ) -> None:
     """Those of a restored experiment may have another resolution than its noise."""

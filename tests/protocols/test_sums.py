@@ -61,7 +61,7 @@ def fewest(protocol: SumProtocol) -> int:
 
 
 @EACH
-def test_fast_and_slow_paths_have_one_distribution(name: str) -> None:
+def test_aggregate_and_per_message_paths_have_one_distribution(name: str) -> None:
     """1,500 batches each, false-alarm rate 1e-6 per protocol; 1,000 more with as few reports as are
     accepted.
     """
@@ -79,7 +79,7 @@ def test_fast_and_slow_paths_have_one_distribution(name: str) -> None:
 
 
 @NOISY
-def test_the_comparison_would_notice_half_the_noise(name: str) -> None:
+def test_the_comparison_detects_half_the_noise(name: str) -> None:
     users = EXAMPLES[name].build(1.0).participants
     assert (
         same_distribution(
@@ -156,7 +156,7 @@ def test_the_error_distribution_bounds_its_tails_and_its_moments(name: str) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(bits=st.integers(1, 40), bias=st.floats(0.05, 0.95), p=st.floats(1e-6, 0.9))
-def test_a_radius_holds_about_a_mean_that_is_not_whole(bits: int, bias: float, p: float) -> None:
+def test_a_radius_covers_a_fractional_mean(bits: int, bias: float, p: float) -> None:
     """Found: it was taken about the rounded mean, and was up to half a level too small."""
     from tacit.noise import Binomial
 
@@ -194,7 +194,7 @@ def small_modulus(kind: str, room: int) -> SumProtocol:
 
 @pytest.mark.parametrize("kind", ["polya", "skellam", "gaussian", "central", "split"])
 @pytest.mark.parametrize("path", ["fast", "slow"])
-def test_wrap_arounds_are_as_frequent_as_computed(kind: str, path: str) -> None:
+def test_wrap_arounds_have_the_computed_frequency(kind: str, path: str) -> None:
     """A modulus with room for 8 on either side, sums at the worst end; false-alarm rate 1e-6
     each.
     """
@@ -213,24 +213,24 @@ def test_wrap_arounds_are_as_frequent_as_computed(kind: str, path: str) -> None:
 
 @pytest.mark.parametrize("paper", [False, True])
 @pytest.mark.parametrize("users", [2, 500, 100_000])
-def test_local_noise_of_many_has_room(users: int, paper: bool) -> None:
+def test_local_noise_of_many_participants_fits_the_modulus(users: int, paper: bool) -> None:
     assert factories.local_laplace(users, PureDP(1.0), paper).error(users).misread <= 1e-9
 
 
-def test_the_default_modulus_is_misread_less_than_once_in_a_billion_batches() -> None:
+def test_the_default_modulus_wraps_less_than_once_in_a_billion_batches() -> None:
     for name, example in EXAMPLES.items():
         misread = example.build(1.0).error(example.build(1.0).participants).misread
         assert misread <= 1e-9 or (name == "pure-shuffle" and misread <= 3e-6), name
 
 
-def test_a_local_batch_bounds_its_wrap_around() -> None:
+def test_a_local_batch_bounds_its_wrap_around_probability() -> None:
     protocol = Local(30, 2, DiscreteLaplace(3), PureDP(0.67), modulus=paper_modulus(30, 2, 60))
     rng = np.random.default_rng(3)
     wrapped = sum(fast(protocol, np.full(30, 2), rng).wrapped for _ in range(BATCHES))
     assert 0 < wrapped < BATCHES * protocol.error(30).misread
 
 
-def test_wrap_around_of_wide_noise_agrees_with_summing_it() -> None:
+def test_wrap_around_of_wide_noise_matches_direct_summation() -> None:
     from tacit.noise import wrap_probability
 
     protocol = SecureSum(10_000, 1000, Skellam(5000**2), LOOSE, modulus=10_000_000 + 2 * 9000 + 1)
@@ -274,7 +274,7 @@ ROUNDING = 1e-12  # of convolutions
 
 
 @pytest.mark.parametrize("name", [n for n, e in EXAMPLES.items() if e.share is not None])
-def test_the_distribution_of_the_view_is_that_of_the_shares_added_up_by_hand(name: str) -> None:
+def test_the_distribution_of_the_view_sums_the_shares(name: str) -> None:
     """Shares written down a second time: a share that is missing or too narrow would show."""
     example = EXAMPLES[name]
     protocol = example.build(1.0)
@@ -294,26 +294,26 @@ def test_the_distribution_of_the_view_is_that_of_the_shares_added_up_by_hand(nam
             assert np.abs(distribution.pmf(points) - missing).max() > 1e3 * ROUNDING
 
 
-def test_nothing_hides_an_exact_sum() -> None:
+def test_an_exact_sum_has_no_guarantee() -> None:
     distribution = Exact(40, 8).view_distribution(17, 40)
     assert distribution.support == (17, 17)
     assert float(distribution.pmf(17)) == 1.0
 
 
 @MODULAR
-def test_what_is_released_is_as_private_as_guaranteed_with_the_fewest_reports(name: str) -> None:
+def test_a_release_of_the_minimum_number_of_reports_meets_the_guarantee(name: str) -> None:
     protocol = EXAMPLES[name].build(1.0)
     assert true_delta(protocol, protocol.minimum) <= guaranteed_delta(protocol) + ROUNDING
 
 
 @MODULAR
-def test_half_the_noise_would_break_the_guarantee(name: str) -> None:
+def test_half_the_noise_breaks_the_guarantee(name: str) -> None:
     protocol = EXAMPLES[name].build(0.5)
     assert true_delta(protocol, protocol.honest) > 10 * guaranteed_delta(protocol) + 1e-6
 
 
 @pytest.mark.parametrize("reports", [1, 2, 7])
-def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
+def test_pure_noise_bounds_every_ratio_by_epsilon(reports: int) -> None:
     """Where nothing is rounded away the log ratio itself is bounded, not only its mass; shares set
     for `reports` of many.
     """
@@ -334,7 +334,7 @@ def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
 @pytest.mark.parametrize(
     "distribution", [DiscreteLaplace(4), Skellam(16 * 13.92)], ids=["polya", "skellam"]
 )
-def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not(
+def test_shares_suffice_at_the_minimum_unlike_shares_made_for_everyone(
     distribution: NoiseDistribution,
 ) -> None:
     guarantee = (
@@ -415,7 +415,7 @@ def test_messages_fit_into_the_stated_bits(name: str) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(precision=st.integers(1, 50), x=st.fractions(0, 1))
-def test_the_codec_only_uses_the_two_neighbouring_levels(precision: int, x: Fraction) -> None:
+def test_the_codec_uses_the_two_neighbouring_levels_only(precision: int, x: Fraction) -> None:
     protocol = Exact(5, precision)
     levels = {protocol.encode(x) for _ in range(8)}  # type: ignore[arg-type]
     assert levels <= {math.floor(x * precision), math.ceil(x * precision)}
@@ -440,7 +440,7 @@ def test_the_codec_of_a_device_is_unbiased() -> None:
     assert stats.binomtest(ups, 20_000, 0.1).pvalue > UNSEEDED
 
 
-def test_a_real_reward_is_told_as_a_bit_of_its_mean() -> None:
+def test_a_real_reward_is_randomized_as_a_bit_of_its_mean() -> None:
     """At an ε where nobody lies; unseeded: false-alarm rate 1e-9."""
     protocol = RandomizedBits(5, PureDP(30.0))
     ones = sum(protocol.randomize(0.3) for _ in range(2000))
@@ -455,7 +455,7 @@ def test_rewards_outside_the_range_are_rejected(name: str, wrong: float) -> None
 
 
 @pytest.mark.parametrize("x", [np.float32(0.5), np.float64(0.5), np.int64(1), Fraction(1, 3), 0, 1])
-def test_numbers_of_any_kind_are_rewards(x: float) -> None:
+def test_any_real_number_type_is_a_reward(x: float) -> None:
     """Found: NumPy's integers and single floats were rejected as if they were out of range."""
     assert 0 <= Exact(3, 4).randomize(x) <= 4
 
@@ -466,7 +466,7 @@ def test_many_rewards_outside_the_range_are_rejected() -> None:
             round_levels(np.array([0.5, wrong]), 4, np.random.default_rng(0))
 
 
-def test_sums_past_63_bits_do_not_overflow() -> None:
+def test_sums_beyond_63_bits_do_not_overflow() -> None:
     levels = Levels(np.arange(100) + 10**9, np.full(100, 10**12))
     assert levels.total == sum(int(v) * 10**12 for v in levels.values)
     protocol = SecureSum(10**14, 10**6, DiscreteLaplace(10**6), PureDP(1.0))
@@ -478,7 +478,7 @@ def test_sums_past_63_bits_do_not_overflow() -> None:
     assert few.combine([few.modulus - 1] * 3).value == few.modulus - 3
 
 
-def test_paper_noise_of_the_binary_shuffle_is_rejected_where_it_is_not_proven() -> None:
+def test_papers_binary_shuffle_noise_is_rejected_outside_its_theorem() -> None:
     with pytest.raises(TacitError, match=r"proven for epsilon < 1: use tight constants"):
         tkms21_noise(100, ApproximateDP(1.0, 1e-5))
     bits, bias = tkms21_noise(100, ApproximateDP(0.9, 1e-5))
@@ -487,7 +487,7 @@ def test_paper_noise_of_the_binary_shuffle_is_rejected_where_it_is_not_proven() 
     assert tkms21_noise(10**6, ApproximateDP(0.9, 1e-5))[0] == 1
 
 
-def test_noise_bits_calibrated_on_a_grid_are_enough_and_at_most_a_quarter_too_many() -> None:
+def test_noise_bits_calibrated_on_a_grid_suffice_within_a_quarter() -> None:
     sizes = [2, 3, 15, 19, 617]
     exact = {n: shuffle_noise(n, 1, ApproximateDP(1.0, 1e-5)) for n in sizes}
     for n in sizes:
@@ -501,7 +501,7 @@ def test_noise_bits_calibrated_on_a_grid_are_enough_and_at_most_a_quarter_too_ma
             assert true_delta(protocol, n) <= 1e-5 + ROUNDING
 
 
-def test_moduli_without_room_are_rejected_with_one_that_has_it() -> None:
+def test_insufficient_moduli_are_rejected_with_a_sufficient_one() -> None:
     with pytest.raises(TacitError, match=r"use at least \d+"):
         SecureSum(10, 4, DiscreteLaplace(4), PureDP(1.0), modulus=40)
     with pytest.raises(TacitError, match=r"use at least \d+"):
@@ -514,7 +514,7 @@ def test_moduli_without_room_are_rejected_with_one_that_has_it() -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 3])
-def test_all_of_a_participants_rounds_at_two_servers_have_epsilon_together(
+def test_all_rounds_of_a_participant_at_two_servers_cost_epsilon_together(
     participations: int,
 ) -> None:
     """From the distribution itself: the loss of one number, as often as one participant sends
@@ -544,7 +544,7 @@ def test_the_guarantee_of_two_servers_states_its_threat_model() -> None:
         assert words in text
 
 
-def test_verified_sums_say_what_needs_both_servers_and_guarantee_no_less_privacy() -> None:
+def test_verified_sums_state_their_trust_and_guarantee_no_less_privacy() -> None:
     plain, verified = (kind(30, 5, PureDP(0.8)) for kind in (TwoServers, Verified))
     assert verified.guarantee == plain.guarantee.assuming(RangeProofs())
     assert verified.guarantee.implies(plain.guarantee)

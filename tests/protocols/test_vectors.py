@@ -112,7 +112,7 @@ def halved(distribution: NoiseDistribution) -> NoiseDistribution:
 
 @pytest.mark.parametrize("target", [TEN, ONE])
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
-def test_the_opened_vector_has_the_guarantee_and_half_the_noise_has_not(
+def test_the_released_vector_meets_the_guarantee_and_half_the_noise_does_not(
     kind: str, target: ApproximateDP
 ) -> None:
     distribution = DISTRIBUTIONS[kind](target)
@@ -143,13 +143,13 @@ def test_calibrated_noise_meets_the_target_jointly(target: ApproximateDP, coordi
         )
 
 
-def test_the_sum_of_coordinates_carries_the_joint_loss_of_discrete_gaussians() -> None:
+def test_the_sum_of_coordinates_has_the_joint_loss_of_discrete_gaussians() -> None:
     distribution = DiscreteGaussian(3.0)
     epsilon = joint_epsilon(distribution, 4, 2, 0.01)
     assert joint_delta(distribution, (4, 4), epsilon) == pytest.approx(0.01, rel=1e-6)
 
 
-def test_the_papers_noise_says_what_it_truly_gives() -> None:
+def test_the_papers_noise_states_its_true_guarantee() -> None:
     for protocol in (
         CentralVectors(50, 30, 1.0, TEN, paper=True),
         LocalVectors(50, 30, 1.0, TEN, paper=True),
@@ -168,7 +168,7 @@ def test_the_papers_noise_says_what_it_truly_gives() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 30])
-def test_printed_shuffle_noise_guarantees_what_hides_the_most_that_levels_move(size: int) -> None:
+def test_printed_shuffle_noise_covers_the_largest_movement_of_levels(size: int) -> None:
     protocol = ShuffledVector(50, size, 1.0, ApproximateDP(10.0, 1e-5), paper=True)
     rng = np.random.default_rng(3)
     ends = [protocol.levels(np.full((2000, size), value), rng) for value in (1.0, -1.0)]
@@ -184,7 +184,7 @@ def test_printed_shuffle_noise_guarantees_what_hides_the_most_that_levels_move(s
 
 
 @pytest.mark.parametrize("coordinates", [1, 3])
-def test_printed_bits_are_accounted_for_as_far_as_rounding_moves_them(
+def test_printed_bits_are_accounted_up_to_rounding(
     coordinates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From one end to the other, each rounded away from the other; the noise of all but one."""
@@ -201,7 +201,7 @@ def test_printed_bits_are_accounted_for_as_far_as_rounding_moves_them(
 
 
 @pytest.mark.parametrize("reports", [1, 7, 50])
-def test_the_stated_error_of_local_means_is_that_of_so_many_draws(reports: int) -> None:
+def test_the_stated_error_of_local_means_matches_its_draws(reports: int) -> None:
     for target in (TEN, PureDP(2.0)):
         protocol = LocalVectors(50, 3, 1.0, target)
         proxy, _, std = protocol.spread(reports)
@@ -215,7 +215,7 @@ def test_tight_local_noise_is_the_exact_gaussian() -> None:
     assert distribution.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)
 
 
-def test_views_and_guarantees() -> None:
+def test_vector_protocols_state_their_views_and_guarantees() -> None:
     assert Plain(5, 2, 1.0).guarantee is None
     expected = {
         CentralVectors: View.SERVER_OUTPUT,
@@ -239,7 +239,7 @@ def test_views_and_guarantees() -> None:
 
 
 @pytest.mark.parametrize("kind", [CentralVectors, LocalVectors])
-def test_printed_gaussian_noise_is_ideal(kind: type[Any]) -> None:
+def test_printed_gaussian_noise_assumes_ideal_arithmetic(kind: type[Any]) -> None:
     found = kind(5, 2, 1.0, ONE, paper=True).guarantee
     assert found.arithmetic is Arithmetic.IDEAL
     assert found.assumptions == frozenset()
@@ -276,7 +276,7 @@ def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
         LocalVectors(10, 3, 1.0, ApproximateDP(400.0, 0.1), paper=True)
 
 
-def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
+def test_shares_sum_to_the_accounted_noise() -> None:
     secure = SecureVector(6, 3, 1.0, TEN, precision=4)
     total = skellam_noise(4, 3, TEN)
     table: NoiseDistribution = secure.share
@@ -304,7 +304,7 @@ def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
     ],
     ids=["skellam", "discrete-gaussian", "pure", "shuffled"],
 )
-def test_the_distribution_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
+def test_the_distribution_of_a_coordinate_sums_the_shares(
     protocol: LevelProtocol, share: NoiseDistribution
 ) -> None:
     """Shares written down a second time: a share that is missing or too narrow would show."""
@@ -316,7 +316,7 @@ def test_the_distribution_of_a_coordinate_is_that_of_the_shares_added_up_by_hand
     assert np.abs(distribution.pmf(points) - missing).max() > 1e-4
 
 
-def test_views_of_trusted_servers_and_single_clients_are_distributed_as_their_noise() -> None:
+def test_views_of_trusted_servers_and_single_clients_have_their_noise_distribution() -> None:
     for target, distribution in (
         (TEN, gaussian_noise(1024, 3, TEN)),
         (PureDP(3.0), DiscreteLaplace(1024)),
@@ -328,7 +328,7 @@ def test_views_of_trusted_servers_and_single_clients_are_distributed_as_their_no
             paper(6, 3, 1.0, TEN, paper=True).view_distribution(0, 6)
 
 
-def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
+def test_shares_are_sized_for_the_guaranteed_reports() -> None:
     protocol = SecureVector(10, 2, 1.0, TEN, threat=ThreatModel(dropout=0.2))
     assert protocol.minimum == 8
     assert protocol.honest == 7
@@ -343,7 +343,7 @@ def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
 
 @pytest.mark.parametrize("times", [2, 20])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_noise_for_returning_participants_keeps_the_target_over_all_their_rounds(
+def test_noise_for_several_participations_meets_the_target_over_all_rounds(
     times: int, delta: float
 ) -> None:
     """Composed from the noise itself: so many rounds in which every coordinate moves."""
@@ -367,7 +367,7 @@ def test_noise_for_returning_participants_keeps_the_target_over_all_their_rounds
 
 
 @pytest.mark.parametrize("kind", [CentralVectors, LocalVectors])
-def test_continuous_noise_is_said_to_be_ideal_and_leaves_no_device(kind: type[Any]) -> None:
+def test_continuous_noise_is_labelled_ideal_and_runs_on_no_device(kind: type[Any]) -> None:
     paper = kind(6, 3, 1.0, TEN, paper=True)
     assert "in ideal real arithmetic" in str(paper.guarantee)
     assert "simulation only" in str(paper.guarantee)
@@ -386,7 +386,7 @@ FLOATS = st.floats(-1 - 1e-12, 1 + 1e-12)
 
 @given(st.lists(FLOATS, max_size=6), FLOATS, FLOATS)
 @settings(max_examples=60, deadline=None)
-def test_nobody_moves_what_a_server_adds_noise_to_by_more_than_the_grid(
+def test_no_participant_moves_a_server_noised_sum_by_more_than_the_grid(
     others: list[float], one: float, other: float
 ) -> None:
     """Sums in floating point, or a reward a little beyond the bound, would: the noise is made for
@@ -428,7 +428,7 @@ def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> Estimate:
 
 @pytest.mark.extended  # test_every_protocol.py compares them for every protocol
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_devices_and_simulation_have_the_same_distribution(name: str) -> None:
+def test_devices_match_the_simulation(name: str) -> None:
     """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each.
 
     The declared error distribution covers what is seen.
@@ -471,7 +471,7 @@ def test_proxies_bound_the_moment_generating_function() -> None:
         ).all()
 
 
-def test_bits() -> None:
+def test_vector_messages_have_the_stated_bits() -> None:
     assert Plain(5, 7, 1.0).bits_per_participant == 7 * 64
     shuffled = ShuffledVector(100, 7, 1.0, TEN, precision=5)
     assert shuffled.bits_per_participant == 7 * (5 + shuffled.noise_bits)
@@ -490,12 +490,12 @@ def test_bits() -> None:
         ([0, math.nan, 0], "bound"),
     ],
 )
-def test_reports_that_are_rejected(name: str, report: npt.ArrayLike, message: str) -> None:
+def test_invalid_reports_are_rejected(name: str, report: npt.ArrayLike, message: str) -> None:
     with pytest.raises(TacitError, match=message):
         PROTOCOLS[name]().randomize(report)
 
 
-def test_protocols_that_are_rejected() -> None:
+def test_invalid_vector_protocols_are_rejected() -> None:
     with pytest.raises(TacitError, match="leaves clients in every phase"):
         Plain(0, 2, 1.0)
     with pytest.raises(TacitError, match="bound"):
@@ -517,7 +517,7 @@ def test_protocols_that_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("target", [TEN, PureDP(2.0)])
-def test_a_client_alone_draws_what_earns_the_guarantee_and_half_of_it_does_not(
+def test_local_noise_meets_the_guarantee_and_half_does_not(
     target: ApproximateDP | PureDP,
 ) -> None:
     """From the device's own distribution, at the largest movement on its grid in every
@@ -540,7 +540,7 @@ def test_a_client_alone_draws_what_earns_the_guarantee_and_half_of_it_does_not(
         )
 
 
-def test_separate_sums_are_opened_all_or_none() -> None:
+def test_separate_sums_are_released_all_or_none() -> None:
     protocol = SeparateSums([SecureVector(count, 1, 1.0, TEN, precision=4) for count in (3, 2)])
     messages: list[Any] = [(0, [5]), (1, [7]), (0, [6]), (1, [8]), (0, [1])]
     assert protocol.by_option(messages) == [[[5], [6], [1]], [[7], [8]]]
@@ -552,7 +552,7 @@ def test_separate_sums_are_opened_all_or_none() -> None:
 
 
 @pytest.mark.parametrize("counts", [(100, 12), (12, 100)])
-def test_separate_sums_assume_as_much_whatever_their_order(counts: tuple[int, int]) -> None:
+def test_separate_sums_have_the_same_assumptions_in_any_order(counts: tuple[int, int]) -> None:
     protocol = SeparateSums([SecureVector(count, 1, 1.0, TEN, precision=4) for count in counts])
     assert protocol.guarantee is not None
     assert protocol.guarantee.assumptions == {
@@ -569,7 +569,9 @@ def test_separate_sums_assume_as_much_whatever_their_order(counts: tuple[int, in
 APART = 0.02  # of a sum of shares from one draw, in each coordinate
 
 
-def test_shares_that_are_only_close_to_one_draw_pay_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_approximate_shares_pay_their_distance_from_one_draw(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """(ε, δ) of one draw is (ε + 2ψ, e^ψ δ) of what is within a factor e^±ψ of it."""
     monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
     delta, whole = 1e-4, privacy_loss(DiscreteGaussian(40).sum_of_shares(3), 3 * 8)
@@ -583,13 +585,13 @@ def test_shares_that_are_only_close_to_one_draw_pay_for_it(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("clients", [3, 100, 127])
-def test_bits_of_a_number_of_clients_that_is_no_power_of_two_suffice(clients: int) -> None:
+def test_bits_suffice_for_numbers_of_clients_that_are_no_power_of_two(clients: int) -> None:
     target = ApproximateDP(1.0, 1e-4)
     bits, bias = binomial_noise(4, 1, target, clients)
     assert joint_epsilon(Binomial(bits * clients, bias), 4, 1, target.delta) <= target.epsilon
 
 
-def test_no_coin_moves_a_report_beyond_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_never_moves_a_report_beyond_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacit.protocols.contract.Chance.flip", lambda _: True)
     for precision in range(1, 50):
         for bound in (0.1, 0.3, 1.0, 1.1):
@@ -607,7 +609,7 @@ def test_the_weakest_guarantee_holds_for_every_participant() -> None:
     assert weakest([None]) is None
 
 
-def test_separate_sums_reject_parts_that_tolerate_dropout() -> None:
+def test_separate_sums_reject_parts_with_dropout() -> None:
     """A fraction of all reports says nothing about those of one option."""
     parts = [
         SecureVector(20, 1, 1.0, ApproximateDP(1.0, 1e-5), threat=ThreatModel(dropout=0.1))
