@@ -108,7 +108,8 @@ def page() -> str:
         for name, field in PartyConfig.model_fields.items()
     ]
     limits = [
-        row(name, ABOUT[name], f"`{field.default}`") for name, field in Limits.model_fields.items()
+        row(name, ABOUT[name], f"`{field.default}`" if field.default not in (None, "") else "")
+        for name, field in Limits.model_fields.items()
     ]
     return PAGE.format(
         entries="\n".join(entries),
