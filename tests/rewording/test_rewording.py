@@ -37,7 +37,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return package.parent, target
 
 
-def test_what_counts_as_a_sentence() -> None:
+def test_sentences_are_told_from_identifiers() -> None:
     assert is_sentence("the secret is out")
     assert is_sentence("at most 1 participant of a batch is curious")
     for other in ("two-servers", "epsilon", "the secret", "<p>some words of text</p>", "a|b c d e"):
@@ -46,7 +46,7 @@ def test_what_counts_as_a_sentence() -> None:
 
 
 @pytest.mark.extended
-def test_everything_saved_behaves_the_same_under_other_words(
+def test_stored_data_behaves_the_same_under_reworded_sentences(
     packages: tuple[Path, Path], tmp_path: Path
 ) -> None:
     ours, reworded = packages
@@ -59,7 +59,7 @@ def test_everything_saved_behaves_the_same_under_other_words(
 
 
 @pytest.mark.extended
-def test_the_words_are_others(packages: tuple[Path, Path]) -> None:
+def test_the_reworded_package_prints_other_sentences(packages: tuple[Path, Path]) -> None:
     """Else the test above could not fail."""
     script = (
         "from tacit.privacy import PureDP, ThreatModel; "
