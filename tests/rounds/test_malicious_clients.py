@@ -28,7 +28,7 @@ PEOPLE, AMONG = 200, Neighbourhood(12, 8)
         (UnknownKey(), Misbehaviour.UNKNOWN_KEY, PEOPLE - 1),
     ],
 )
-def test_one_malicious_client_of_two_hundred_is_left_out_and_named(
+def test_one_malicious_client_of_two_hundred_is_excluded_and_named(
     liar: Liar, lie: Misbehaviour, counted: int
 ) -> None:
     protocol = SecureSum(

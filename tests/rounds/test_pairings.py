@@ -77,7 +77,7 @@ def how(through: str, gone: range | tuple[int, ...]) -> dict[str, Any]:
     return lost[through]
 
 
-def test_every_protocol_is_in_the_table_or_said_to_need_no_intermediary() -> None:
+def test_every_protocol_is_listed_with_its_aggregation_or_none() -> None:
     assert concrete(Protocol) == set(FITS) | set(UNCARRIED)
     assert not set(FITS) & set(UNCARRIED)
 
@@ -88,7 +88,7 @@ def test_every_pairing_is_tested() -> None:
 
 
 @EACH
-def test_what_is_released_is_what_the_ideal_functionality_opens(
+def test_released_sums_match_the_ideal_functionality(
     name: str, through: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The intermediary is opened for all participants and for the minimum."""
@@ -115,7 +115,7 @@ def test_what_is_released_is_what_the_ideal_functionality_opens(
 
 
 @EACH
-def test_devices_and_server_use_the_same_codecs_apart(name: str, through: str) -> None:
+def test_devices_and_servers_share_their_codecs(name: str, through: str) -> None:
     """As a live service does: only payloads and the view pass between them.
 
     Payloads are all of one size: what is sent must not tell groups or values apart.
@@ -152,7 +152,7 @@ def test_one_report_fewer_than_the_minimum_releases_nothing(name: str, through: 
 
 
 @EACH
-def test_a_server_rejects_a_view_of_too_few_by_itself(name: str, through: str) -> None:
+def test_a_server_itself_rejects_a_view_below_the_minimum(name: str, through: str) -> None:
     """Also if an intermediary were to open it."""
     protocol, messages = started(name)
     few = messages[: protocol.minimum - 1]
@@ -172,7 +172,7 @@ def test_a_server_rejects_a_view_of_too_few_by_itself(name: str, through: str) -
     ("name", "through"),
     [(n, t) for n, t in PAIRINGS if (p := EXAMPLES[n].build()).minimum < p.participants],
 )
-def test_dropouts_that_the_noise_allows_for_are_survived(name: str, through: str) -> None:
+def test_dropouts_within_the_stated_fraction_are_tolerated(name: str, through: str) -> None:
     protocol, messages = started(name)
     gone = (1, protocol.participants - 1)
     arrived = [message for place, message in enumerate(messages) if place not in gone]
@@ -184,7 +184,7 @@ def test_dropouts_that_the_noise_allows_for_are_survived(name: str, through: str
 
 
 @EACH
-def test_an_estimate_through_cryptography_names_its_guarantee(name: str, through: str) -> None:
+def test_an_estimate_through_cryptography_states_its_guarantee(name: str, through: str) -> None:
     protocol = EXAMPLES[name].build()
     reports = [EXAMPLES[name].report(place) for place in range(protocol.participants)]
     estimate = run_round(protocol, reports, through)
@@ -195,7 +195,9 @@ def test_an_estimate_through_cryptography_names_its_guarantee(name: str, through
 
 
 @each_row(("name", "through"), MISFITS)
-def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str) -> None:
+def test_a_mismatched_protocol_is_rejected_with_a_matching_aggregation(
+    name: str, through: str
+) -> None:
     protocol, messages = started(name)
     right = " and ".join(ways(protocol))
     part = getattr(protocol, "part", protocol)
@@ -211,7 +213,7 @@ def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str)
 
 @each_row("through", RUNS)
 @each_row("name", [n for n, case in CASES.items() if type(case.build()) in UNCARRIED])
-def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> None:
+def test_protocols_without_an_aggregation_say_why(name: str, through: str) -> None:
     protocol = CASES[name].build()
     with pytest.raises(TacitError, match=rf"does not fit {through}: (its|each)"):
         payload(protocol, 0, through)
@@ -220,7 +222,7 @@ def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> N
             aggregate(protocol, [], through)
 
 
-def test_an_unknown_intermediary_or_protocol_is_rejected() -> None:
+def test_an_unknown_aggregation_or_protocol_is_rejected() -> None:
     protocol, messages = started("secure-sum")
     with pytest.raises(TacitError, match="must be one of masking, two-servers, mixing"):
         aggregate(protocol, messages, "post")
@@ -233,7 +235,7 @@ def test_an_unknown_intermediary_or_protocol_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "none"])
-def test_prefix_sums_of_real_numbers_are_rejected_with_noise_that_fits(noise: Any) -> None:
+def test_prefix_sums_of_real_numbers_are_rejected_with_a_remedy(noise: Any) -> None:
     from tacit.protocols.factorization import factorize
     from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 
@@ -245,7 +247,7 @@ def test_prefix_sums_of_real_numbers_are_rejected_with_noise_that_fits(noise: An
 
 
 @pytest.mark.parametrize("through", ["masking", "two-servers"])
-def test_separate_sums_are_carried_one_by_one(through: str) -> None:
+def test_separate_sums_are_aggregated_one_by_one(through: str) -> None:
     protocol = separate()
     reports = [(0, 1.0)] * 5 + [(2, -1.0)] * 4 + [(1, 1.0)] * 3
     messages = sent(protocol, reports)
@@ -266,7 +268,7 @@ def test_a_message_of_another_length_is_rejected_on_the_device(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["split-and-mix", "shuffled-bits", "shuffled-vector"])
-def test_a_message_with_a_part_missing_is_rejected_on_the_device(name: str) -> None:
+def test_a_message_with_a_missing_part_is_rejected_on_the_device(name: str) -> None:
     protocol, messages = started(name)
     with pytest.raises(TacitError, match=r"has \d+ numbers: \w+ sends"):
         payload(protocol, messages[0][:-1], "mixing")
@@ -282,7 +284,7 @@ def view_of(name: str) -> tuple[Protocol, ShuffledView]:
 
 
 @pytest.mark.parametrize("name", ["split-and-mix", "shuffled-ball", "pure-shuffle"])
-def test_a_spoilt_message_spoils_sums_of_shares_and_certified_groups(name: str) -> None:
+def test_an_invalid_message_aborts_sums_of_shares_and_certified_groups(name: str) -> None:
     protocol, view = view_of(name)
     with pytest.raises(TacitError, match=r"the round is aborted|nothing is released"):
         released(protocol, replace(view, messages=view.messages[1:], spoilt=1), "mixing")
@@ -292,7 +294,7 @@ def test_a_spoilt_message_spoils_sums_of_shares_and_certified_groups(name: str) 
 
 
 @pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector"])
-def test_a_spoilt_bit_counts_as_a_zero_of_the_one_who_spoilt_it(name: str) -> None:
+def test_an_invalid_bit_counts_as_a_zero_of_its_sender(name: str) -> None:
     protocol, view = view_of(name)
     whole = released(protocol, view, "mixing")
     first = view.messages.index(b"\x01")  # a one of the first coordinate
@@ -303,7 +305,7 @@ def test_a_spoilt_bit_counts_as_a_zero_of_the_one_who_spoilt_it(name: str) -> No
         assert less.reports == whole.reports
 
 
-def test_a_bit_under_anothers_label_counts_there() -> None:
+def test_a_bit_under_another_label_counts_there() -> None:
     protocol, view = view_of("shuffled-vector")
     whole = released(protocol, view, "mixing")
     moved = view.messages.index(
@@ -315,7 +317,7 @@ def test_a_bit_under_anothers_label_counts_there() -> None:
 
 
 @pytest.mark.parametrize("name", ["shuffled-vector", "joint-bits"])
-def test_more_ones_under_a_label_than_all_reports_have_are_that_many(name: str) -> None:
+def test_ones_under_a_label_are_counted_beyond_the_number_of_reports(name: str) -> None:
     protocol, view = view_of(name)
     messages = (b"\x01",) * len(view.messages)
     most = released(protocol, replace(view, messages=messages), "mixing")
@@ -333,7 +335,7 @@ NONSENSE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 @pytest.mark.parametrize("lie", NONSENSE)
 @pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector", "joint-bits"])
-def test_nonsense_of_one_participant_costs_no_shuffled_round_of_bits(name: str, lie: str) -> None:
+def test_one_invalid_report_aborts_no_shuffled_round_of_bits(name: str, lie: str) -> None:
     """Through real mixing: what is released differs from the others' ones by no more than the
     liar's bits, which were all under one label.
     """
@@ -352,7 +354,7 @@ def test_nonsense_of_one_participant_costs_no_shuffled_round_of_bits(name: str, 
     assert not any(rest)
 
 
-def test_nonsense_about_one_of_several_metrics_is_rejected_in_words() -> None:
+def test_an_invalid_part_of_several_metrics_is_rejected_with_a_message() -> None:
     protocol = JointSums(PureShuffle(7, 2.0, participations=2), 2)
     reports = [payload(protocol, protocol.report([1, 0], i), "mixing") for i in range(7)]
     parts: list[Any] = [part for report in reports for part in report]
@@ -362,7 +364,7 @@ def test_nonsense_about_one_of_several_metrics_is_rejected_in_words() -> None:
 
 
 @pytest.mark.parametrize("name", ["secure-sum", "split-and-mix"])
-def test_the_hybrid_suite_opens_the_same(name: str) -> None:
+def test_the_hybrid_suite_releases_the_same_sum(name: str) -> None:
     protocol, messages = started(name)
     through = "mixing" if name == "split-and-mix" else "two-servers"
     real = aggregate(protocol, messages, through, suite=HpkeSuite.HYBRID)
@@ -373,7 +375,7 @@ def test_the_hybrid_suite_opens_the_same(name: str) -> None:
 @pytest.mark.parametrize(
     "make", [factories.response, partial(factories.local_laplace, paper=False)]
 )
-def test_messages_that_are_private_alone_pass_masking_in_rounds_of_any_size(
+def test_locally_private_messages_pass_masking_in_rounds_of_any_size(
     make: Callable[[int, PureDP], SumProtocol], clients: int
 ) -> None:
     """Such a protocol needs no minimum batch size; masking needs more than may be corrupted."""

@@ -26,14 +26,14 @@ from tacit.rounds import aggregate, codec, run_round
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 
-def test_what_two_servers_open_has_the_distribution_of_both_servers_noise() -> None:
+def test_sums_of_two_servers_have_the_distribution_of_both_noises() -> None:
     """300 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = TwoServers(2, 2, PureDP(1.0))
     seen = [aggregate(protocol, [2, 1], "two-servers").value for _ in range(300)]
     assert follows(seen, protocol.released_distribution(3, 2)) > UNSEEDED
 
 
-def test_an_estimate_over_two_servers_names_its_guarantee_and_its_error() -> None:
+def test_an_estimate_over_two_servers_states_its_guarantee_and_error() -> None:
     protocol = TwoServers(6, 4, PureDP(0.5, participations=2))
     estimate = run_round(protocol, [0.5] * 6, "two-servers")
     assert estimate.guarantee_id == protocol.guarantee_id == protocol.guarantee.digest
@@ -43,7 +43,7 @@ def test_an_estimate_over_two_servers_names_its_guarantee_and_its_error() -> Non
     assert estimate.error.variance == pytest.approx(2 * protocol.distribution.variance / 16)
 
 
-def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
+def test_devices_send_levels_and_descriptions_state_the_scale() -> None:
     target = PureDP(0.5, participations=2)
     protocol = JointSums(TwoServers(6, 4, for_each(target, 3)), 3)
     noise = codec(protocol, "two-servers").settings["noise"]
@@ -52,7 +52,7 @@ def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
     assert {protocol.randomize([1.0, 0.0, 1.0]) for _ in range(20)} == {(4, 0, 4)}
 
 
-def test_a_round_below_the_asked_minimum_releases_nothing_over_two_servers() -> None:
+def test_a_round_below_its_minimum_releases_nothing_over_two_servers() -> None:
     protocol = TwoServers(6, 4, PureDP(0.5))
     with pytest.raises(Rejected, match="aborted the round"):
         aggregate(protocol, [1, 2], "two-servers", lost=(range(2), ()))
@@ -81,7 +81,7 @@ def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer
     assert "at least 1 of the 2 servers is honest, whichever" in experiment.guarantee.clauses()
 
 
-def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
+def test_noise_for_two_metrics_matches_the_terms_of_a_round() -> None:
     """ε = 1/2 for three participations with two metrics of four levels."""
     shown = terms()
     target = PureDP(float(shown.guarantee.epsilon), participations=shown.guarantee.participations)
@@ -100,7 +100,7 @@ def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
     assert not protocol.guarantee.implies(target.with_view(view=View.OTHER_SERVER))
 
 
-def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> None:
+def test_a_guardrail_is_monitored_over_two_servers() -> None:
     """Two numbers of everybody, split and encrypted; what opens pauses the option with errors."""
     experiment = begin(
         "private-klucb",

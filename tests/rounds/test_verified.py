@@ -22,14 +22,14 @@ from tacit.vdaf import MODULUS
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 
-def test_what_verified_rounds_open_has_the_distribution_of_both_servers_noise() -> None:
+def test_verified_sums_have_the_distribution_of_both_servers_noise() -> None:
     """100 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
     protocol = Verified(2, 2, PureDP(1.0))
     seen = [aggregate(protocol, [2, 1], "verified").value for _ in range(100)]
     assert follows(seen, protocol.released_distribution(3, 2)) > UNSEEDED
 
 
-def test_sums_below_zero_and_beyond_the_top_are_read_as_by_two_servers() -> None:
+def test_verified_sums_decode_values_out_of_range_like_two_servers() -> None:
     """The prime of the field is another modulus: what is released is brought to the protocol's."""
     protocol = Verified(8, 4, PureDP(1.0))
     for total in (-40, -1, 0, 5, 32, 70):
@@ -39,7 +39,7 @@ def test_sums_below_zero_and_beyond_the_top_are_read_as_by_two_servers() -> None
         assert protocol.analyze(found).total == total / 4
 
 
-def test_a_protocol_that_guarantees_verification_goes_through_nothing_else() -> None:
+def test_a_protocol_that_guarantees_verification_requires_it() -> None:
     with pytest.raises(TacitError, match="Verified does not fit two-servers"):
         codec(Verified(8, 4, PureDP(1.0)), "two-servers")
     assert codec(TwoServers(8, 4, PureDP(1.0)), "verified").settings.keys() == {"noise"}
@@ -71,7 +71,7 @@ def test_an_experiment_runs_over_verified_sums_from_the_first_report_to_the_answ
     assert RangeProofs().text() in str(experiment.guarantee)
 
 
-def test_named_algorithms_take_verified_and_say_what_it_needs() -> None:
+def test_named_algorithms_support_verified_sums_and_state_their_trust() -> None:
     asked: Any = {"means": (0.2, 0.8), "horizon": 2000, "runs": 2, "trust": "two-servers"}
     plain = simulate("private-med", **asked)
     verified = simulate("private-med", through="verified", **asked)
