@@ -97,7 +97,7 @@ SERVER_NOISE = ("tests/service/test_server_noise.py",)
 DEVICE_SHARES = ("tests/service/test_device_shares.py",)
 DEVICE = ("tests/service/test_device_hostile.py",)
 DESK = (
-    "tests/service/test_parties.py::test_invitations_are_checked_whether_or_not_a_slot_is_left",
+    "tests/service/test_parties.py::test_invitations_are_verified_even_without_a_free_slot",
     "tests/service/test_parties.py::test_successor_terms_add_and_remove_options_and_open_rounds_finish",
 )
 TWO_SERVERS = ("tests/aggregation/test_two_servers.py", "tests/aggregation/test_vectors.py")
@@ -110,8 +110,8 @@ MASKED_CONTEXTS = ("tests/service/test_contextual_masking.py",)
 TERMS = ("tests/terms/test_terms.py",)
 CHOSEN = ("tests/terms/test_context.py",)
 SHUFFLED_TABLES = (
-    "tests/service/test_contextual_shuffler.py::test_terms_state_noise_bits_and_a_device_checks_them",
-    "tests/service/test_contextual_shuffler.py::test_terms_with_other_noise_or_a_slice_are_rejected",
+    "tests/service/test_contextual_shuffler.py::test_terms_state_noise_bits_and_devices_verify_them",
+    "tests/service/test_contextual_shuffler.py::test_terms_with_other_noise_or_an_evaluation_slice_are_rejected",
 )
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
 STATED_NOISE = ("tests/terms/test_noise.py",)
@@ -134,16 +134,16 @@ INVITED = ("tests/service/test_issuers.py", "tests/service/test_device.py")
 ISSUERS = ("tests/service/test_issuers.py",)
 LOCAL_TABLES = ("tests/service/test_contextual_local.py",)
 CERTIFIED = (
-    "tests/service/test_device_shares.py::test_certified_shares_are_those_of_one_metric_in_one_round",
+    "tests/service/test_device_shares.py::test_certified_shares_serve_one_metric_in_one_round",
     "tests/service/test_algorithms_deployed.py",
 )
 WEAKEST = ("tests/verify/test_live.py",)
 MASKED_SLICE = (
-    "tests/service/test_contextual_masking.py::test_the_slice_beside_moments_has_laplace_shares",
+    "tests/service/test_contextual_masking.py::test_the_evaluation_slice_beside_moments_has_laplace_shares",
 )
 SERVED_SLICE = (
     "tests/service/test_moments.py"
-    "::test_the_slice_beside_moments_has_laplace_noise_of_both_servers",
+    "::test_the_evaluation_slice_beside_moments_has_laplace_noise_of_both_servers",
 )
 CORNERS = ("tests/contextual/test_corners.py",)
 LIVE_FITS = ("tests/service/test_fitted_live.py",)
@@ -151,23 +151,23 @@ FIT_REPORTS = tuple(
     f"tests/service/test_fitted_live.py::{name}"
     for name in (
         "test_a_device_rejects_altered_policies_and_less_noise",
-        "test_no_policy_makes_a_report_longer_than_the_ball",
-        "test_no_policy_silences_a_device_for_some_answers_only",
-        "test_a_report_has_one_level_of_the_terms_for_every_play",
-        "test_rounding_is_without_bias",
+        "test_no_policy_moves_a_report_outside_the_ball",
+        "test_no_policy_suppresses_reports_for_some_answers",
+        "test_a_report_covers_every_play",
+        "test_rounding_is_unbiased",
         "test_delta_from_all_pairs_of_reports_and_all_outputs",
     )
 )
 FIT_TERMS = tuple(
     f"tests/service/test_fitted_live.py::{name}"
     for name in (
-        "test_a_definition_with_plays_is_written_read_and_put_into_terms",
+        "test_a_definition_with_plays_round_trips_into_terms",
         "test_terms_state_the_guarantee_of_the_experiment",
         "test_terms_reject_what_does_not_keep_the_guarantee",
-        "test_terms_of_fits_have_limits_and_no_other_parts",
-        "test_delta_counts_every_number_of_a_fit_where_shares_are_narrow",
+        "test_terms_of_fits_are_bounded_and_exclude_other_parts",
+        "test_delta_charges_narrow_shares_for_every_number_of_a_fit",
         "test_a_device_rejects_altered_policies_and_less_noise",
-        "test_answers_that_are_missing_count_as_nothing",
+        "test_missing_answers_count_as_zero",
     )
 )
 SERVED = ("tests/service/test_trust_models.py",)

@@ -21,17 +21,17 @@ INVITED: dict[str, Any] = {"admission": "invitation", "issuer": public_key(KEYS[
 @pytest.mark.parametrize(
     "made", [masked(), shuffled("binomial", Fraction(5)), shuffled("discrete-laplace", Fraction(1))]
 )
-def test_open_admission_with_shared_noise_needs_the_user_s_word(made: Terms) -> None:
+def test_open_admission_with_shared_noise_needs_the_users_consent(made: Terms) -> None:
     with pytest.raises(Rejected, match="a coordinator could invent all other participants"):
         Acceptance().check(made)
     Acceptance(obedient_coordinator=True).check(made)
 
 
-def test_invitations_that_a_shuffler_checks_need_no_word() -> None:
+def test_invitations_checked_by_a_shuffler_need_no_consent() -> None:
     Acceptance().check(shuffled("binomial", Fraction(5), **INVITED))
 
 
-def test_invitations_that_the_coordinator_alone_checks_need_the_user_s_word() -> None:
+def test_invitations_checked_by_the_coordinator_alone_need_consent() -> None:
     with pytest.raises(Rejected, match="a coordinator could invent all other participants"):
         Acceptance().check(masked(**INVITED))
     Acceptance(obedient_coordinator=True).check(masked(**INVITED))

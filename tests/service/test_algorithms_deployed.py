@@ -49,7 +49,7 @@ LIVE: list[tuple[str, str, dict[str, Any]]] = [
     ("trust", "algorithm", "more"), [one for one in LIVE if one[0] in DEPLOYABLE]
 )
 @pytest.mark.extended
-def test_an_algorithm_ends_with_the_right_option(
+def test_every_algorithm_finds_the_best_option(
     tmp_path: Path, trust: str, algorithm: str, more: dict[str, Any]
 ) -> None:
     defined = definition_of(trust, algorithm=algorithm, **more)
@@ -58,13 +58,13 @@ def test_an_algorithm_ends_with_the_right_option(
         assert one.coordinator.status(one.digest)["state"] == "finished"
 
 
-def test_the_deployable_trust_models_are_those_that_parties_serve() -> None:
+def test_the_deployable_trust_models_are_the_served_ones() -> None:
     served = {trust for (trust, _), kind in KINDS.items() if kind in COORDINATORS}
     assert set(DEPLOYABLE) <= served
     assert set(HELPERS) <= set(COORDINATORS)
 
 
-def test_proofs_are_for_two_servers() -> None:
+def test_proofs_need_two_servers() -> None:
     assert definition_of("two-servers", proofs=True).terms("https://a.example", KEYS[0]).proofs == 1
     with pytest.raises(TacitError, match="only two-servers verifies proofs"):
         definition_of("local", proofs=True)
@@ -99,14 +99,14 @@ def test_proofs_are_for_two_servers() -> None:
         ("local", {"issuer": KEYS[2]}, "people.issuer needs people.admission"),
     ],
 )
-def test_a_definition_that_fits_no_trust_model_is_rejected(
+def test_a_definition_without_a_possible_trust_model_is_rejected(
     trust: str, changed: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(TacitError, match=words):
         definition_of(trust, **changed)
 
 
-def test_definitions_state_who_may_be_missing_and_dishonest() -> None:
+def test_definitions_state_missing_and_dishonest_fractions() -> None:
     made = definition_of("shuffler", algorithm="sdp-ae")
     assert (made.missing, made.dishonest, made.delta) == (
         Fraction(1, 5),
@@ -125,7 +125,7 @@ def test_definitions_state_who_may_be_missing_and_dishonest() -> None:
     assert made.smallest == 13
 
 
-def test_a_check_prints_the_cost_of_losses_and_the_security_of_masks() -> None:
+def test_a_check_prints_the_cost_of_dropouts_and_the_masking_security() -> None:
     said = {
         trust: " ".join(explained(definition_of(trust, **more))["Trust model"])
         for trust, more in (
@@ -149,7 +149,7 @@ def test_invitations_are_signed_by_the_named_issuer() -> None:
     )
 
 
-def test_certified_rounds_are_pure_for_bits_and_by_invitation() -> None:
+def test_certified_rounds_are_purely_private_for_bits_by_invitation() -> None:
     made = definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED)
     terms = made.terms("https://a.example", KEYS[0])
     assert registry.lookup("shuffle-dp-se").deployable == "shuffler"
@@ -174,7 +174,7 @@ def test_certified_rounds_are_pure_for_bits_and_by_invitation() -> None:
             replace(terms, **less)
 
 
-def test_devices_reject_other_shares_than_the_certified_ones(tmp_path: Path) -> None:
+def test_devices_reject_shares_without_a_certificate(tmp_path: Path) -> None:
     defined = definition_of("shuffler", algorithm="shuffle-dp-se", **INVITED)
     with deployed(defined, tmp_path) as one:
         one.step(2)

@@ -177,7 +177,7 @@ def ledger_receipts(ledger: Ledger, pins: Pins) -> list[list[bool]]:
 
 
 @pytest.mark.extended
-def test_the_proxy_sees_no_content_and_the_parties_no_address(hidden: Hidden) -> None:
+def test_the_proxy_sees_no_content_and_the_servers_no_address(hidden: Hidden) -> None:
     ledger = Ledger(":memory:")
     with Device(ledger, hidden.pins, proxy=hidden.proxy) as device:
         wait_for(lambda: device.join(hidden.digest).asked)
@@ -187,7 +187,7 @@ def test_the_proxy_sees_no_content_and_the_parties_no_address(hidden: Hidden) ->
 
 
 @pytest.mark.extended
-def test_an_asynchronous_device_goes_through_the_proxy_too(hidden: Hidden) -> None:
+def test_an_asynchronous_device_uses_the_proxy_too(hidden: Hidden) -> None:
     ledger = Ledger(":memory:")
 
     async def report() -> None:
@@ -214,7 +214,7 @@ def test_a_proxy_that_could_read_reports_is_rejected(kind: type[Device | AsyncDe
         http.check_tunnel("http://helper.example/rounds")
 
 
-def test_a_proxy_and_a_transport_are_not_given_together() -> None:
+def test_a_proxy_and_a_transport_exclude_each_other() -> None:
     pins = Pins("https://coordinator.example", "ab" * 32, "cd" * 32)
     with httpx.HTTPTransport() as own, pytest.raises(TacitError, match="both given"):
         Device(Ledger(":memory:"), pins, http=own, proxy="http://proxy.example:3128")

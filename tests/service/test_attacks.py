@@ -132,7 +132,7 @@ def closed(line: socket.socket) -> bool:
     return line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != established
 
 
-def test_a_client_that_reads_no_response_is_disconnected(
+def test_a_client_that_does_not_read_is_disconnected(
     both: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection would be neither idle nor served, and would keep others out for good."""
@@ -173,7 +173,7 @@ def test_trailers_extensions_and_pipelined_requests_are_limited(both: Threads) -
     assert both.get(0, "/healthz").status_code == 200
 
 
-def test_a_few_pipelined_requests_are_answered(both: Threads) -> None:
+def test_a_few_pipelined_requests_are_served(both: Threads) -> None:
     with connected(both.urls[0]) as line:
         line.sendall(head("GET", "/healthz") * 10)
         got = b""
@@ -199,7 +199,7 @@ def first_to_win(tries: list[Callable[[], object]]) -> list[object]:
         return list(several.map(one, tries))
 
 
-def test_one_invitation_at_several_processes_lets_one_device_in(pair: Pair) -> None:
+def test_one_invitation_admits_one_device_across_processes(pair: Pair) -> None:
     digest = pair.begin(admission="invitation")
     pair.step(2)
     parties = [
@@ -220,7 +220,7 @@ def test_one_invitation_at_several_processes_lets_one_device_in(pair: Pair) -> N
         party.store.close()
 
 
-def test_one_invitation_at_several_processes_brings_one_report(pair: Pair) -> None:
+def test_one_invitation_admits_one_report_across_processes(pair: Pair) -> None:
     """A coordinator may give two slots for it; the helper takes one report."""
     digest = pair.begin(admission="invitation")
     pair.step(2)
@@ -271,7 +271,7 @@ class Foreign(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("status", [200, 401, 403, 404, 500])
-def test_a_foreign_server_is_named_so_by_every_command(
+def test_every_command_names_a_server_that_is_not_tacit(
     command: Command, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)

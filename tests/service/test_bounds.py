@@ -107,7 +107,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("chunked", [False, True])
-def test_many_large_bodies_of_strangers_cost_little_memory(apart: Processes, chunked: bool) -> None:
+def test_many_large_unauthenticated_bodies_use_little_memory(
+    apart: Processes, chunked: bool
+) -> None:
     size = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {LARGE}"
     part = b"10000\r\n" + bytes(1 << 16) + b"\r\n" if chunked else bytes(1 << 16)
 
@@ -135,7 +137,7 @@ def test_many_large_bodies_of_strangers_cost_little_memory(apart: Processes, chu
 
 @pytest.mark.parametrize("role", [0, 1])
 @pytest.mark.parametrize(("method", "path"), PATHS)
-def test_a_large_body_is_rejected_before_it_is_sent(
+def test_a_large_body_is_rejected_from_its_headers(
     both: Threads, role: int, method: str, path: str
 ) -> None:
     with connected(both.urls[role]) as line:
@@ -147,14 +149,14 @@ def test_a_large_body_is_rejected_before_it_is_sent(
         assert (status, document["type"]) == (413, "/problems/body-too-large")
 
 
-def test_a_client_that_waits_for_100_is_rejected_instead(both: Threads) -> None:
+def test_a_client_expecting_100_continue_is_rejected_instead(both: Threads) -> None:
     more = (f"Content-Length: {LARGE}", "Expect: 100-continue")
     with connected(both.urls[1]) as line:
         line.sendall(head("POST", "/experiments", *more))
         assert answered(line)[0] == 413
 
 
-def test_a_signed_call_is_read_up_to_its_length(both: Threads) -> None:
+def test_a_signed_call_is_read_to_its_declared_length(both: Threads) -> None:
     digest = both.begin()
     joined = both.place(digest)
     path = f"/rounds/{joined.round.identity.hex()}/exchange"
@@ -180,7 +182,7 @@ def test_a_signed_call_is_read_up_to_its_length(both: Threads) -> None:
             assert answered(line)[0] == status
 
 
-def test_a_signed_call_of_many_values_is_not_parsed(both: Threads) -> None:
+def test_a_signed_call_with_many_values_is_not_parsed(both: Threads) -> None:
     """Lists of a few bytes took twenty times the memory: 64 MB ended a helper."""
     digest = both.begin()
     path = f"/rounds/{both.place(digest).round.identity.hex()}/exchange"
@@ -190,7 +192,7 @@ def test_a_signed_call_of_many_values_is_not_parsed(both: Threads) -> None:
     assert (said.status_code, "over 256 values" in said.text) == (422, True)
 
 
-def test_an_admin_sends_a_definition_of_many_kilobytes(both: Threads) -> None:
+def test_an_admin_may_send_a_definition_of_many_kilobytes(both: Threads) -> None:
     asked = {"definition": "# " + "x" * 60_000}
     said = both.post(0, "/experiments", json=asked, headers=ADMIN)
     assert (said.status_code, "question" in said.text) == (422, True), said.text  # it was read
@@ -198,7 +200,7 @@ def test_an_admin_sends_a_definition_of_many_kilobytes(both: Threads) -> None:
     assert (said.status_code, said.headers["www-authenticate"]) == (401, "Bearer")
 
 
-def test_a_call_is_accepted_once_and_only_near_its_time() -> None:
+def test_a_signed_call_is_accepted_once_and_within_its_time() -> None:
     key, now = Ed25519PrivateKey.generate(), [1000.0]
     check = CallCheck(lambda _: public_key(key), lambda: now[0])
 
@@ -232,7 +234,7 @@ class Few(Process):
 
 
 @pytest.mark.extended
-def test_idle_connections_keep_nobody_out_and_are_logged(tmp_path: Path) -> None:
+def test_idle_connections_block_nobody_and_are_logged(tmp_path: Path) -> None:
     party = Few(member(tmp_path, "helper", rate=0))
     try:
         party.start()
@@ -251,7 +253,7 @@ def test_idle_connections_keep_nobody_out_and_are_logged(tmp_path: Path) -> None
         party.free()
 
 
-def test_at_the_limit_the_connection_that_waited_longest_is_closed(
+def test_at_the_connection_limit_the_longest_idle_one_is_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now, closed = [0.0], list[int]()
@@ -354,7 +356,7 @@ def test_readyz_is_503_on_a_full_disk(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.extended
-def test_a_process_that_may_write_no_file_is_not_ready(apart: Processes) -> None:
+def test_a_process_without_write_permission_is_not_ready(apart: Processes) -> None:
     """As on a full disk, for any user: the system lets no file grow."""
     process = apart.processes[1]
     ready = f"{process.told.url}/readyz"
@@ -368,7 +370,7 @@ def test_a_process_that_may_write_no_file_is_not_ready(apart: Processes) -> None
     wait_for(lambda: httpx.get(ready).status_code == 200, 10)
 
 
-def test_strangers_who_ask_for_readiness_write_little(
+def test_unauthenticated_readiness_requests_cause_few_writes(
     both: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probes, records = list[int](), both.helper.records
@@ -386,7 +388,7 @@ def test_strangers_who_ask_for_readiness_write_little(
     assert len(probes) <= 2 + time.monotonic() - started
 
 
-def test_database_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_database_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with closing(Store(f"sqlite:///{tmp_path}/helper.db")) as store:

@@ -67,7 +67,7 @@ def cosigned(both: Threads, command: Command, digest: str) -> None:
     assert result(ended)["state"] == "running"
 
 
-def test_a_definition_is_written_with_comments_and_never_over_another(
+def test_a_definition_is_written_with_comments_and_never_overwrites(
     command: Command, tmp_path: Path
 ) -> None:
     for name in ("one.toml", "one.yaml"):
@@ -89,7 +89,7 @@ def test_a_definition_is_written_with_comments_and_never_over_another(
         (("--helper", "nix.toml"), "name the card.toml that the other operator sends"),
     ],
 )
-def test_an_option_of_a_definition_is_named_as_on_the_command_line(
+def test_an_option_of_a_definition_is_named_as_given(
     command: Command, tmp_path: Path, given: tuple[str, ...], rule: str
 ) -> None:
     said = rejected(command("experiment", "new", tmp_path / "one.toml", *given))
@@ -97,7 +97,7 @@ def test_an_option_of_a_definition_is_named_as_on_the_command_line(
     assert not (tmp_path / "one.toml").exists()
 
 
-def test_check_says_everything_in_words_with_a_forecast(command: Command, defined: Path) -> None:
+def test_check_prints_the_terms_in_words_and_a_forecast(command: Command, defined: Path) -> None:
     code, out, err = command("experiment", "check", defined, "--runs", 2)
     assert (code, err) == (0, "")
     for words in (
@@ -115,7 +115,7 @@ def test_check_says_everything_in_words_with_a_forecast(command: Command, define
     assert found["definition"]["promise.epsilon"] == "1"
 
 
-def test_check_reports_every_problem_on_a_line_of_its_own(command: Command, defined: Path) -> None:
+def test_check_reports_each_problem_on_its_own_line(command: Command, defined: Path) -> None:
     text = defined.read_text().replace('window = "1 second"', "window = 5")
     defined.write_text(text.replace("epsilon = 1", "epsilon = 0"))
     code, out, err = command("experiment", "check", defined)
@@ -127,20 +127,18 @@ def test_check_reports_every_problem_on_a_line_of_its_own(command: Command, defi
     ]
 
 
-def test_check_says_nothing_before_it_is_sure_that_it_can_simulate(
+def test_check_prints_nothing_before_the_forecast_is_possible(
     command: Command, defined: Path
 ) -> None:
     assert "runs is 0" in rejected(command("experiment", "check", defined, "--runs", 0))
 
 
-def test_a_mark_that_editors_put_before_a_file_is_no_mistake(
-    command: Command, defined: Path
-) -> None:
+def test_a_byte_order_mark_is_accepted(command: Command, defined: Path) -> None:
     defined.write_text(defined.read_text(encoding="utf-8"), encoding="utf-8-sig")
     assert result(command("experiment", "check", defined, "--no-forecast", "--json"))["words"]
 
 
-def test_nothing_is_published_where_the_apps_file_cannot_be_written(
+def test_nothing_is_published_if_the_app_file_cannot_be_written(
     both: Threads, command: Command, defined: Path
 ) -> None:
     made = ("experiment", "create", defined, *config(both, 0), "--app", defined)
@@ -148,7 +146,7 @@ def test_nothing_is_published_where_the_apps_file_cannot_be_written(
     assert "no experiment" in rejected(command("experiment", "status", *config(both, 0)))
 
 
-def test_an_experiment_goes_from_a_file_to_estimates(
+def test_an_experiment_runs_from_a_definition_to_estimates(
     both: Threads, command: Command, defined: Path, tmp_path: Path
 ) -> None:
     made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
@@ -202,7 +200,7 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     assert "to become running" in rejected(command("experiment", "resume", *which))
 
 
-def test_the_terms_that_are_published_are_those_of_the_definition(
+def test_published_terms_match_the_definition(
     both: Threads, command: Command, defined: Path
 ) -> None:
     digest = published(both, command, defined, "Which is published?")
@@ -213,7 +211,7 @@ def test_the_terms_that_are_published_are_those_of_the_definition(
     assert again["digest"] == digest
 
 
-def test_errors_are_one_line_with_the_fix(
+def test_errors_are_one_line_with_a_remedy(
     both: Threads, command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TACIT_ADMIN_TOKEN", raising=False)
@@ -246,7 +244,7 @@ def test_errors_are_one_line_with_the_fix(
         assert TOKEN not in said
 
 
-def test_experiments_are_listed_and_one_of_several_must_be_named(
+def test_experiments_are_listed_and_an_ambiguous_one_must_be_named(
     both: Threads, command: Command, defined: Path
 ) -> None:
     other = defined.with_name("other.toml")
@@ -266,7 +264,7 @@ def test_experiments_are_listed_and_one_of_several_must_be_named(
         assert digests[1][:12] in said
 
 
-def test_create_tells_new_from_running_and_ended_experiments(
+def test_create_distinguishes_new_running_and_ended_experiments(
     both: Threads, command: Command, defined: Path
 ) -> None:
     digest = published(both, command, defined, "Which is created again?")
@@ -279,7 +277,7 @@ def test_create_tells_new_from_running_and_ended_experiments(
     assert "exists and is stopped: change its question" in said
 
 
-def test_a_server_that_is_not_tacit_is_named_so_and_not_as_a_wrong_token(
+def test_a_server_that_is_not_tacit_is_not_reported_as_a_wrong_token(
     command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = httpx.Response(401, json={"error": "who are you?"})
@@ -289,7 +287,7 @@ def test_a_server_that_is_not_tacit_is_named_so_and_not_as_a_wrong_token(
     assert "is not a tacit server" in said
 
 
-def test_the_admin_token_comes_from_the_environment_or_a_private_file(
+def test_the_admin_token_is_read_from_the_environment_or_a_private_file(
     both: Threads, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Path
 ) -> None:
     digest = published(both, command, defined, "Which token?")
@@ -314,7 +312,7 @@ def test_the_admin_token_comes_from_the_environment_or_a_private_file(
         ("http://localhost:8700", False),
     ],
 )
-def test_a_token_that_can_be_read_on_the_way_is_warned_of(
+def test_a_token_over_plain_http_causes_a_warning(
     url: str, warned: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
@@ -341,7 +339,7 @@ def test_a_helper_signs_only_terms_that_name_it(
         assert reason in rejected(ended)
 
 
-def test_options_change_by_successor_terms_that_both_sign(
+def test_options_change_by_successor_terms_signed_by_both(
     both: Threads, command: Command, defined: Path
 ) -> None:
     digest = published(both, command, defined, "Which changes?")
@@ -399,7 +397,7 @@ def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
     assert " guard " in out
 
 
-def test_invitations_let_participants_in_once(
+def test_invitations_admit_participants_once(
     both: Threads,
     command: Command,
     defined: Path,
@@ -428,7 +426,7 @@ def test_invitations_let_participants_in_once(
     assert join(made[0], "cd" * 16) == join(None) == (403, None)
 
 
-def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
+def test_a_partys_secrets_are_readable_by_their_owner_only(
     command: Command, tmp_path: Path
 ) -> None:
     directory = tmp_path / "helper"
@@ -453,7 +451,7 @@ def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
 
 
 @pytest.mark.extended
-def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
+def test_a_rotated_key_is_on_the_card_and_the_old_one_kept(
     command: Command, tmp_path: Path
 ) -> None:
     directory = tmp_path / "helper"
@@ -472,13 +470,13 @@ def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
     assert "tacit party new" in rejected(command("party", "rotate", "--config", tmp_path / "none"))
 
 
-def test_help_of_live_commands_loads_no_server() -> None:
+def test_help_of_live_commands_imports_no_server() -> None:
     heavy = {"fastapi", "sqlalchemy", "httpx", "cryptography", "numpy"}
     assert not heavy & of_commands("--help", "experiment --help", "doctor --help")
 
 
 @pytest.mark.extended
-def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
+def test_loopback_requests_bypass_the_environments_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands, the coordinator that asks its helper, and a device."""
@@ -504,7 +502,7 @@ def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
         ("/terms", 200, {"state": "\x1b[2J\u202efine"}),
     ],
 )
-def test_a_coordinator_cannot_write_over_what_its_helper_reads(
+def test_a_coordinators_answers_cannot_control_the_helpers_terminal(
     both: Threads,
     command: Command,
     monkeypatch: pytest.MonkeyPatch,

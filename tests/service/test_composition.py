@@ -83,7 +83,7 @@ def first_protocol(built: Experiment) -> Any:
 
 
 @pytest.mark.parametrize(("trust", "algorithm", "more"), CASES)
-def test_the_composed_guarantee_is_that_of_the_terms(
+def test_the_composed_guarantee_matches_the_terms(
     trust: str, algorithm: str, more: dict[str, Any]
 ) -> None:
     defined = definition_of(trust, algorithm=algorithm, participants=MANY, **more)
@@ -108,7 +108,7 @@ def test_the_composed_guarantee_is_that_of_the_terms(
 
 
 @pytest.mark.parametrize(("trust", "algorithm", "more"), CASES)
-def test_halved_noise_does_not_earn_the_terms(
+def test_halved_noise_misses_the_guarantee_of_the_terms(
     trust: str, algorithm: str, more: dict[str, Any]
 ) -> None:
     """A definition for one participation and metric has too little noise for two."""
@@ -124,7 +124,9 @@ def test_halved_noise_does_not_earn_the_terms(
 
 
 @pytest.mark.parametrize("more", [{"participations": 2}, GUARDED], ids=["twice", "guarded"])
-def test_a_device_rejects_rounds_of_half_the_bits(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_a_device_rejects_rounds_with_half_the_noise_bits(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
     defined = definition_of("shuffler", participants=MANY, **more)
     with deployed(defined, tmp_path) as one:
         one.step(2)
@@ -143,7 +145,7 @@ def test_a_device_rejects_rounds_of_half_the_bits(tmp_path: Path, more: dict[str
             one.pinned.check(weaker)
 
 
-def test_a_device_draws_noise_for_each_metric_anew(
+def test_a_device_draws_independent_noise_for_each_metric(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """200 reports of two zeros: equal noise on both metrics in all has a chance below 10^-20."""
@@ -198,7 +200,7 @@ def test_a_guardrail_pauses_the_worse_option(
 
 @pytest.mark.extended
 @pytest.mark.parametrize("trust", ["shuffler", "secure-aggregation", "two-servers", "local"])
-def test_experiments_for_several_participations_end_with_the_right_option(
+def test_experiments_with_several_participations_find_the_best_option(
     tmp_path: Path, trust: str
 ) -> None:
     defined = definition_of(trust, participations=2, epsilon=Fraction(6), participants=300)
@@ -208,7 +210,7 @@ def test_experiments_for_several_participations_end_with_the_right_option(
     assert status["guarantee"]["participations"] == 2
 
 
-def test_terms_charge_equal_parts_of_epsilon_and_delta() -> None:
+def test_terms_charge_equal_parts_of_the_budget() -> None:
     defined = definition_of("secure-aggregation", algorithm="dist-rdp-se", participations=3)
     terms: Terms = defined.terms(ADDRESSES[0], KEYS[0])
     assert terms.cost == defined.epsilon / 3
@@ -224,7 +226,7 @@ CHOSEN = {"algorithm": "private-contextual", "context_fields": ("device: phone, 
     ("trust", "changed"),
     [("secure-aggregation", {}), ("shuffler", {}), ("secure-aggregation", CHOSEN)],
 )
-def test_shares_are_made_for_the_honest_participants_of_the_terms(
+def test_shares_are_sized_for_the_honest_participants_of_the_terms(
     trust: str, changed: dict[str, Any]
 ) -> None:
     """Found: 1/3 as a float is a little less, so that rounds of 21 had shares for 15 honest

@@ -23,7 +23,7 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
-def test_two_lines_and_two_secrets_are_a_configuration(tmp_path: Path) -> None:
+def test_two_entries_and_two_secrets_suffice(tmp_path: Path) -> None:
     config = load(written(tmp_path, LEAST), SECRETS)
     assert config == PartyConfig.model_validate(
         {
@@ -39,7 +39,7 @@ def test_two_lines_and_two_secrets_are_a_configuration(tmp_path: Path) -> None:
     )
 
 
-def test_everything_can_be_said_in_the_file(tmp_path: Path) -> None:
+def test_every_entry_can_be_set_in_the_file(tmp_path: Path) -> None:
     for name in ("lock", "token"):
         (tmp_path / name).write_text(TOKEN + "\n")
         (tmp_path / name).chmod(0o600)
@@ -65,7 +65,7 @@ def test_everything_can_be_said_in_the_file(tmp_path: Path) -> None:
     assert (config.log_level, config.cors_origins) == ("debug", ("https://a.example",))
 
 
-def test_the_environment_takes_precedence(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     said = {
         "TACIT_LISTEN": "0.0.0.0:1",
         "TACIT_DATABASE": "sqlite:////d/x.db",
@@ -137,7 +137,7 @@ def test_all_errors_of_a_file_are_reported_together(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
+def test_missing_entries_are_requested_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, LEAST)
     with pytest.raises(TacitError, match="tacit party new"):
         load(tmp_path / "none.toml", SECRETS)
@@ -149,7 +149,7 @@ def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
         load(path, SECRETS | {"TACIT_ADMIN_TOKEN": "abc"})
 
 
-def test_secrets_that_others_may_read_are_rejected(tmp_path: Path) -> None:
+def test_readable_secret_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o640)
     path = written(tmp_path, LEAST + 'admin_token_file = "token"')
@@ -163,7 +163,7 @@ def test_secrets_that_others_may_read_are_rejected(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_nothing_secret_is_printed(tmp_path: Path) -> None:
+def test_secrets_are_never_printed(tmp_path: Path) -> None:
     said = SECRETS | {"TACIT_DATABASE": "postgresql://me:hunter2@db/x"}
     shown = repr(load(written(tmp_path, LEAST), said))
     assert not any(secret in shown for secret in ("hunter2", TOKEN, "correct horse"))
@@ -172,7 +172,7 @@ def test_nothing_secret_is_printed(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_addresses_are_counted_only_where_they_are_peoples_own() -> None:
+def test_addresses_are_rate_limited_only_where_they_identify_clients() -> None:
     assert not Limits().counted
     assert Limits(behind_proxy=False).counted
     assert Limits(address_header="X-Real-IP").counted

@@ -77,7 +77,7 @@ def hold(one: Deployed, rng: random.Random) -> int:
 # Definition and terms
 
 
-def test_a_definition_with_contexts_is_written_read_and_put_into_terms() -> None:
+def test_a_contextual_definition_round_trips_into_terms() -> None:
     defined = contextual(participants=3000, epsilon=Fraction(1, 3))
     assert parse(write(defined)) == defined
     assert parse(write(defined, yaml=True)) == defined
@@ -92,7 +92,7 @@ def test_a_definition_with_contexts_is_written_read_and_put_into_terms() -> None
     assert "10% of participants get an option at random" in words
 
 
-def test_terms_without_contexts_have_no_field_for_them() -> None:
+def test_terms_without_contexts_omit_their_field() -> None:
     assert b"context" not in definition_of("two-servers").terms(ADDRESSES[0], KEYS[0]).encode()
 
 
@@ -141,7 +141,7 @@ def test_other_trust_models_are_rejected_with_their_cost(
         definition_of(trust, **given)
 
 
-def test_terms_reject_less_noise_than_two_cells_need() -> None:
+def test_terms_reject_noise_below_the_sensitivity_of_a_table() -> None:
     terms = contextual().terms(ADDRESSES[0], KEYS[0])
     half = replace(terms.noise, scale=terms.noise.scale / 2, minimum=None)
     with pytest.raises(TacitError, match=r"noise\.minimum is 1/2: must be at least 1"):
@@ -161,7 +161,7 @@ def test_successors_keep_contexts_and_options() -> None:
 # Live
 
 
-def test_the_right_option_for_each_segment(tmp_path: Path) -> None:
+def test_each_segment_gets_its_best_option(tmp_path: Path) -> None:
     small: dict[str, Any] = {"participants": 320, "min_batch_size": 5, "evaluation": Fraction(1, 4)}
     defined = contextual(epsilon=Fraction(8), **small)
     with deployed(defined, tmp_path) as one:
@@ -192,7 +192,7 @@ def ticket(one: Deployed) -> Any:
     return Ticket(one.digest, bytes(16))
 
 
-def test_the_state_survives_a_restart_between_slices_and_policy_round(tmp_path: Path) -> None:
+def test_the_state_survives_a_restart_between_evaluation_and_policy_round(tmp_path: Path) -> None:
     """Rounds of the slice are released first; the gain counts all the same, after a restart."""
     defined = contextual(epsilon=Fraction(4), participants=600, evaluation=Fraction(1, 2))
     with deployed(defined, tmp_path) as one:
@@ -213,7 +213,7 @@ def test_the_state_survives_a_restart_between_slices_and_policy_round(tmp_path: 
         assert len(one.coordinator.estimates(one.digest)["contexts"]["gains"]) == 2
 
 
-def test_an_aborted_round_is_planned_again_of_the_same_size(tmp_path: Path) -> None:
+def test_an_aborted_round_is_planned_again_at_the_same_size(tmp_path: Path) -> None:
     with deployed(contextual(participants=3000, evaluation=Fraction(0)), tmp_path) as one:
         sizes = []
         for _ in range(3):
@@ -228,7 +228,7 @@ def test_an_aborted_round_is_planned_again_of_the_same_size(tmp_path: Path) -> N
     assert [row["stage"] for row in status["rounds"][:3]] == ["refused"] * 3
 
 
-def test_options_and_participants_stay() -> None:
+def test_options_and_the_horizon_are_fixed() -> None:
     experiment = contextual().experiment()
     with pytest.raises(TacitError, match="devices choose among the options"):
         experiment.extend(10**6)
@@ -236,7 +236,7 @@ def test_options_and_participants_stay() -> None:
         experiment.add("another")
 
 
-def test_a_guardrail_pauses_an_option_for_everybody(tmp_path: Path) -> None:
+def test_a_guardrail_pauses_an_option_in_every_segment(tmp_path: Path) -> None:
     """Friendly is liked by phones and makes everybody complain: nobody gets it in the end."""
     small: dict[str, Any] = {
         "participants": 2000,
@@ -287,7 +287,7 @@ def test_a_guardrail_pauses_an_option_for_everybody(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_devices_over_http_learn_who_likes_what(tmp_path: Path) -> None:
+def test_devices_over_http_learn_the_best_option_per_context(tmp_path: Path) -> None:
     """Both servers over real HTTP with their own noise; devices choose, record and report."""
     made = contextual(epsilon=Fraction(8), participants=320, window=0, min_batch_size=2)
     rng = random.Random(5)
@@ -386,7 +386,7 @@ def forged(assigned: Assigned, **changed: Any) -> Assigned:
     return replace(assigned, announcement=signed)
 
 
-def test_a_device_sends_nothing_of_context_choice_and_reward(one: Deployed) -> None:
+def test_a_device_sends_neither_context_nor_choice_nor_reward(one: Deployed) -> None:
     given, sent = policy_slot(one), list[httpx.Request]()
     own = device(one, given, sent)
     slot = own.choose(one.digest, {"device": "phone", "returning": "yes"})
@@ -404,7 +404,7 @@ def test_a_device_sends_nothing_of_context_choice_and_reward(one: Deployed) -> N
     assert sizes == {about.share_size(0), about.share_size(1)}  # whatever was chosen
 
 
-def test_openfeature_passes_the_fields_of_the_evaluation_context(one: Deployed) -> None:
+def test_openfeature_forwards_the_fields_of_the_evaluation_context(one: Deployed) -> None:
     from openfeature.evaluation_context import EvaluationContext
 
     from tacit.client.openfeature import Flag, TacitProvider
@@ -421,7 +421,7 @@ def test_openfeature_passes_the_fields_of_the_evaluation_context(one: Deployed) 
     assert other.resolve_string_details("layout", "none").value == "none"
 
 
-def test_a_table_has_a_single_one_in_its_cell() -> None:
+def test_a_table_report_is_one_hot() -> None:
     terms = contextual().terms(ADDRESSES[0], KEYS[0])
     policy = TablePolicy(((ONE, 0),) * 4).encode()
     binding = Binding(terms.digest, BY_POLICY, policy=policy)
@@ -469,7 +469,7 @@ def test_a_device_rejects_an_altered_policy(one: Deployed) -> None:
             device(one, signed).choose(one.digest, context)
 
 
-def test_a_device_rejects_less_noise_and_another_length(one: Deployed) -> None:
+def test_a_device_rejects_less_noise_and_a_wrong_length(one: Deployed) -> None:
     given, context = policy_slot(one), {"device": "phone", "returning": "yes"}
     assert described(given).scale == 2
     for changed, said in (
@@ -486,7 +486,7 @@ def test_a_device_rejects_less_noise_and_another_length(one: Deployed) -> None:
         device(one, weak).choose(one.digest, context)
 
 
-def test_terms_without_contexts_admit_no_policy(tmp_path: Path) -> None:
+def test_terms_without_contexts_reject_policies(tmp_path: Path) -> None:
     with deployed(definition_of("two-servers"), tmp_path) as plain:
         plain.step(2)
         (given,) = plain.join(1)
@@ -498,7 +498,7 @@ def test_terms_without_contexts_admit_no_policy(tmp_path: Path) -> None:
             device(plain, given).choose(plain.digest, {"device": "phone"})
 
 
-def test_the_cost_of_both_kinds_of_rounds_is_epsilon(one: Deployed) -> None:
+def test_both_kinds_of_rounds_cost_epsilon(one: Deployed) -> None:
     assigned = one.join(200)
     for each in (next(a for a in assigned if a.option), next(a for a in assigned if not a.option)):
         assert one.pinned.check(described(each).offer()) == 1
@@ -507,7 +507,7 @@ def test_the_cost_of_both_kinds_of_rounds_is_epsilon(one: Deployed) -> None:
 # The guarantee, from the noise that is drawn
 
 
-def test_the_guarantee_recomputed_from_the_noise(one: Deployed) -> None:
+def test_the_guarantee_matches_the_recomputed_one(one: Deployed) -> None:
     """Over all pairs of cells, and outputs around them: the largest ratio is e^ε, no more.
 
     One server's noise is independent in every cell; only the two cells differ between neighbours.
@@ -644,11 +644,11 @@ def test_released_tables_have_the_noise_of_both_servers(tmp_path: Path) -> None:
 @pytest.mark.extended
 @pytest.mark.parametrize("fault", [halved, missing, once_per_round, Repeated()])
 @pytest.mark.parametrize("role", ["coordinator", "helper"])
-def test_wrong_noise_of_one_server_is_found(tmp_path: Path, fault: Factory, role: str) -> None:
+def test_wrong_noise_of_one_server_is_detected(tmp_path: Path, fault: Factory, role: str) -> None:
     assert problems(released_noise(tmp_path, **{role: fault})) != set()
 
 
-def test_pinned_terms_of_contexts_are_what_devices_keep(one: Deployed) -> None:
+def test_devices_pin_terms_with_contexts(one: Deployed) -> None:
     pinned = one.pinned
     assert isinstance(pinned, Pinned)
     engine = coordinator_engine(pinned.terms)

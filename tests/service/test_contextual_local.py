@@ -57,7 +57,7 @@ def hold(one: Deployed, rng: random.Random) -> int:
     return len(asked)
 
 
-def test_devices_learn_the_right_option_for_each_context(tmp_path: Path) -> None:
+def test_devices_learn_the_best_option_per_context(tmp_path: Path) -> None:
     strong: dict[str, Any] = {"epsilon": Fraction(6), "participants": 400}
     with deployed(contextual(**strong), tmp_path) as one:
         rng = random.Random(3)
@@ -70,7 +70,7 @@ def test_devices_learn_the_right_option_for_each_context(tmp_path: Path) -> None
     assert best == {"phone": "friendly", "desktop": "plain"}
 
 
-def test_terms_state_the_encoding_and_a_device_checks_it(tmp_path: Path) -> None:
+def test_terms_state_the_encoding_and_devices_verify_it(tmp_path: Path) -> None:
     half: dict[str, Any] = {"epsilon": Fraction(1), "evaluation": Fraction(1, 2)}
     with deployed(contextual(participants=3000, **half), tmp_path) as one:
         one.step(2)
@@ -114,14 +114,14 @@ def test_terms_with_other_noise_are_rejected(noise: Noise, said: str) -> None:
         replace(terms, noise=noise)
 
 
-def test_unary_encoding_without_contexts_is_rejected() -> None:
+def test_unary_encoding_needs_contexts() -> None:
     terms = definition_of("local", epsilon=Fraction(1)).terms(ADDRESSES[0], KEYS[0])
     with pytest.raises(Exception, match="must be discrete-laplace or randomized-response"):
         replace(terms, noise=Noise(Fraction(2), "devices", UNARY_ENCODING))
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(3)])
-def test_a_device_randomizes_cells_as_its_guarantee_says(epsilon: Fraction) -> None:
+def test_a_device_randomizes_cells_as_guaranteed(epsilon: Fraction) -> None:
     """Frequencies within 5 standard errors; a false alarm below 10^-5."""
     draws, lie = 4000, 1 / (1 + math.exp(epsilon))
     made = [local._unary(2 / epsilon) for _ in range(draws)]

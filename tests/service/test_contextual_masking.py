@@ -69,7 +69,7 @@ def hold(one: Deployed, rng: random.Random, come: float = 1.0) -> int:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("fields", [TABLE, MOMENTS])
-def test_the_right_option_for_each_context(tmp_path: Path, fields: tuple[str, ...]) -> None:
+def test_each_context_gets_its_best_option(tmp_path: Path, fields: tuple[str, ...]) -> None:
     small: dict[str, Any] = {"participants": 120, "min_batch_size": 5, "evaluation": Fraction(0)}
     with deployed(contextual(fields, epsilon=Fraction(8), **small), tmp_path) as one:
         rng = random.Random(3)
@@ -102,7 +102,7 @@ def test_rounds_tolerate_the_stated_dropouts_and_no_more(tmp_path: Path) -> None
             assert ended[row.identity].reports == (0 if lost else least)
 
 
-def test_terms_say_who_adds_the_noise_and_a_device_checks_it(tmp_path: Path) -> None:
+def test_terms_state_who_adds_the_noise_and_devices_verify_it(tmp_path: Path) -> None:
     half: dict[str, Any] = {"epsilon": Fraction(1), "evaluation": Fraction(1, 2)}
     with deployed(contextual(participants=3000, **half), tmp_path) as one:
         one.step(2)
@@ -135,7 +135,7 @@ def test_terms_say_who_adds_the_noise_and_a_device_checks_it(tmp_path: Path) -> 
         pinned.check(replace(scalar, total=Fraction(1, 2)))
 
 
-def test_moments_need_noise_for_their_joint_sensitivity(tmp_path: Path) -> None:
+def test_moments_need_noise_for_the_joint_sensitivity(tmp_path: Path) -> None:
     with deployed(contextual(MOMENTS, participants=9000, epsilon=Fraction(1)), tmp_path) as one:
         one.step(2)
         given = next(a for a in one.join(2000) if not a.option)
@@ -152,7 +152,7 @@ def test_moments_need_noise_for_their_joint_sensitivity(tmp_path: Path) -> None:
         replace(pinned.terms, noise=weak)
 
 
-def test_a_device_rejects_shares_too_narrow_to_add_up(tmp_path: Path) -> None:
+def test_a_device_rejects_shares_too_narrow_to_sum_to_the_noise(tmp_path: Path) -> None:
     """At a coarse resolution 2^31 discrete Gaussians of σ/√n do not add up to a Gaussian."""
     with deployed(contextual(MOMENTS, participants=9000, epsilon=Fraction(1)), tmp_path) as one:
         one.step(2)
@@ -180,7 +180,7 @@ def test_a_device_rejects_shares_too_narrow_to_add_up(tmp_path: Path) -> None:
         pinned.check(replace(given_noise, **many))
 
 
-def test_shares_of_the_certain_honest_add_up_to_the_noise_of_the_guarantee() -> None:
+def test_shares_of_the_guaranteed_honest_devices_meet_the_guarantee() -> None:
     """Of 100 slots 20 may be missing and 10 dishonest: 70 shares are noise of scale 2/ε exactly."""
     experiment = contextual(participants=4000, epsilon=Fraction(1)).experiment()
     (round_, *_) = experiment.propose()
@@ -270,12 +270,12 @@ def share_problems(noise: Any) -> set[str]:
     return found
 
 
-def test_devices_add_their_shares_to_every_number_of_a_table(tmp_path: Path) -> None:
+def test_devices_add_noise_shares_to_every_cell(tmp_path: Path) -> None:
     assert share_problems(drawn_shares(tmp_path)) == set()
 
 
 @pytest.mark.parametrize("fault", ["halved", "missing", "reused"])
-def test_wrong_shares_of_tables_are_found(
+def test_wrong_noise_shares_of_tables_are_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(masking, "draw_laplace_share", faulty(draw_laplace_share, fault))
@@ -298,7 +298,7 @@ def faulty(real: Any, fault: str) -> Any:
     return draw
 
 
-def test_the_slice_beside_moments_has_laplace_shares(
+def test_the_evaluation_slice_beside_moments_has_laplace_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its sums move by one: shares of discrete Laplace noise of scale 1/ε, no Gaussian ones."""
@@ -321,7 +321,7 @@ def test_released_moments_have_the_noise_of_all_devices(tmp_path: Path) -> None:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("fault", ["halved", "missing"])
-def test_wrong_shares_of_moments_are_found(
+def test_wrong_noise_shares_of_moments_are_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(masking, "draw_gaussian", faulty(draw_gaussian, fault))

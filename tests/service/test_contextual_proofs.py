@@ -134,7 +134,7 @@ def _released(one: Deployed) -> tuple[int, list[float]]:
     return row.reports, json.loads(row.total or "")
 
 
-def test_terms_and_rounds_with_proofs_carry_tables(one: Deployed) -> None:
+def test_terms_and_rounds_with_proofs_carry_table_parameters(one: Deployed) -> None:
     assert one.pinned.terms.kind == "verified"
     announced = accept(TwoServerRound, one.pinned, policy_slot(one).announcement)
     assert isinstance(announced.proofs, TableProofs)
@@ -165,7 +165,7 @@ def test_malicious_reports_are_dropped_and_the_others_summed(one: Deployed) -> N
 
 
 @pytest.mark.parametrize("name", ["honest", "two cells", "none", "less than none elsewhere"])
-def test_the_malicious_prover_would_convince_with_a_single_one(one: Deployed, name: str) -> None:
+def test_the_malicious_report_would_verify_if_it_were_one_hot(one: Deployed, name: str) -> None:
     """The same prover passes with an honest table: what is dropped above is dropped for cause."""
     liars = [TablePoisoner(one, each) for each in one.join(11)]
     single = liars[0].claiming(_table(c3=1))
@@ -184,7 +184,7 @@ def test_the_malicious_prover_would_convince_with_a_single_one(one: Deployed, na
     assert sum(sums) == reports
 
 
-def test_without_proofs_one_report_counts_as_forty(tmp_path: Path) -> None:
+def test_without_proofs_one_report_can_count_forty_times(tmp_path: Path) -> None:
     defined = contextual(participants=3000, evaluation=Fraction(0))
     with deployed(defined, tmp_path, options={"noise": _no_noise}) as one:
         one.step(2)
@@ -206,7 +206,7 @@ def test_without_proofs_one_report_counts_as_forty(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_a_whole_experiment_with_proofs_finds_who_likes_what(tmp_path: Path) -> None:
+def test_a_whole_experiment_with_proofs_finds_the_best_option_per_context(tmp_path: Path) -> None:
     """Policy rounds prove cells, evaluation rounds prove bits; both servers add their noise."""
     small: dict[str, Any] = {"participants": 320, "min_batch_size": 5, "evaluation": Fraction(1, 4)}
     with deployed(contextual(proofs=True, epsilon=Fraction(8), **small), tmp_path) as one:
@@ -218,7 +218,7 @@ def test_a_whole_experiment_with_proofs_finds_who_likes_what(tmp_path: Path) -> 
     assert best == {"phone": "friendly", "desktop": "plain"}
 
 
-def test_a_device_proves_its_choice_and_rejects_rounds_without_proofs(one: Deployed) -> None:
+def test_a_device_proves_its_report_and_rejects_rounds_without_proofs(one: Deployed) -> None:
     given, sent = policy_slot(one), list[httpx.Request]()
     own = device(one, given, sent)
     slot = own.choose(one.digest, {"device": "phone", "returning": "yes"})
@@ -244,14 +244,14 @@ def _spoilt(given: Assigned) -> Assigned:
     return replace(given, announcement=signed)
 
 
-def test_a_report_that_is_no_single_cell_is_rejected_on_the_device(one: Deployed) -> None:
+def test_a_report_that_is_not_one_hot_is_rejected_on_the_device(one: Deployed) -> None:
     liar = TablePoisoner(one, policy_slot(one))
     for wrong in ([0] * 16, [1, 1] + [0] * 14, [2] + [0] * 15):
         with pytest.raises(TacitError, match="a single 1 among zeros"):
             liar.proofs.shard(wrong, liar.tag, random.Random(1).randbytes)
 
 
-def test_evidence_under_other_randomness_does_not_hold(one: Deployed) -> None:
+def test_evidence_does_not_verify_under_other_randomness(one: Deployed) -> None:
     """Each server's seed counts, whichever is altered: both decide the same."""
     liar = TablePoisoner(one, policy_slot(one))
     key, parts = bytes(32), liar.honest(3)

@@ -79,7 +79,7 @@ def hold(one: Deployed, rng: random.Random) -> int:
     return len(asked)
 
 
-def test_devices_learn_the_right_option_for_each_context(tmp_path: Path) -> None:
+def test_devices_learn_the_best_option_per_context(tmp_path: Path) -> None:
     """A table of 2 × 2, from the definition to the answer; the simulation errs in 0 of 200."""
     with deployed(contextual(epsilon=Fraction(6), participants=160), tmp_path) as one:
         rng = random.Random(3)
@@ -93,7 +93,7 @@ def test_devices_learn_the_right_option_for_each_context(tmp_path: Path) -> None
     assert status["guarantee"]["delta"] == 1e-6
 
 
-def test_terms_state_noise_bits_and_a_device_checks_them(tmp_path: Path) -> None:
+def test_terms_state_noise_bits_and_devices_verify_them(tmp_path: Path) -> None:
     with deployed(contextual(participants=3000, epsilon=Fraction(1)), tmp_path) as one:
         one.step(2)
         (assigned,) = one.join(1)
@@ -125,7 +125,7 @@ def test_terms_state_noise_bits_and_a_device_checks_them(tmp_path: Path) -> None
             pinned.check(replace(offer, **changed))
 
 
-def test_terms_with_other_noise_or_a_slice_are_rejected() -> None:
+def test_terms_with_other_noise_or_an_evaluation_slice_are_rejected() -> None:
     terms = contextual().terms(ADDRESSES[0], KEYS[0])
     assert terms.context is not None
     for changed, said in (
@@ -153,7 +153,7 @@ def test_invalid_definitions_are_rejected_with_their_cost(
         contextual(**changed)
 
 
-def test_the_check_says_what_a_device_sends() -> None:
+def test_the_check_states_what_a_device_sends() -> None:
     said = " ".join(explained(contextual(participants=3000, epsilon=Fraction(1)))["What you ask"])
     assert "noise bits of every device in the smallest round" in said
     assert "encrypted messages" in said
@@ -178,7 +178,7 @@ def two_cells(noise: Binomial, epsilon: float) -> float:
     ("bits", "bias", "epsilon"),
     [(160, "1/2", 1.0), (60, "1/5", 0.5), (300, "1/20", 2.0), (3, "1/3", 0.1), (1, "1/2", 1.0)],
 )
-def test_delta_is_that_of_all_pairs_of_numbers(bits: int, bias: str, epsilon: float) -> None:
+def test_delta_is_that_of_two_cells_moved_jointly(bits: int, bias: str, epsilon: float) -> None:
     exact = two_cells(Binomial(bits, Fraction(bias)), epsilon)
     assert cells_delta(bits, Fraction(bias), Fraction(epsilon)) == pytest.approx(exact, rel=1e-9)
 
@@ -186,7 +186,7 @@ def test_delta_is_that_of_all_pairs_of_numbers(bits: int, bias: str, epsilon: fl
 @pytest.mark.parametrize("epsilon", ["1/100", "1", "12", "1000"])
 @pytest.mark.parametrize("few", ["1/1000000", "1/100", "1/20", "2"])
 @pytest.mark.parametrize("bits", [3, 160, 700])
-def test_delta_where_nearly_all_bits_are_alike(bits: int, few: str, epsilon: str) -> None:
+def test_delta_is_right_where_nearly_all_bits_are_equal(bits: int, few: str, epsilon: str) -> None:
     """Probabilities of rare numbers are 0 in doubles: the others must count all the same."""
     rare = Fraction(few) / bits
     for bias in (rare, 1 - rare):
@@ -212,9 +212,7 @@ def test_a_device_rejects_bits_of_a_bias_near_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("participants", [12, 30, 200, 600])
-def test_the_stated_noise_is_enough_and_little_less_is_not(
-    participants: int, epsilon: float
-) -> None:
+def test_the_stated_noise_is_nearly_minimal(participants: int, epsilon: float) -> None:
     target, threat = ApproximateDP(epsilon, 1e-6), ThreatModel(0.2, 0.1)
     protocol = ShuffledTable(participants, TableStatistic(2, 3), target, threat)
     bits, bias = protocol.honest * protocol.noise_bits, protocol.bias
@@ -231,7 +229,7 @@ def test_more_reports_never_weaken_the_guarantee() -> None:
     assert deltas[0] <= target.delta
 
 
-def test_device_simulation_and_protocol_agree() -> None:
+def test_device_simulation_and_protocol_have_one_distribution() -> None:
     """Numbers of ones of 300 reports: chi-square of both paths, false positive rate 1e-6 each."""
     protocol = ShuffledTable(300, TableStatistic(1, 2), ApproximateDP(1.0, 1e-6))
     messages = [protocol.randomize(n % 4) for n in range(300)]
@@ -244,7 +242,7 @@ def test_device_simulation_and_protocol_agree() -> None:
         assert stats.chi2.sf(square, 4) > ALARM
 
 
-def test_bits_of_a_device_have_the_announced_bias(tmp_path: Path) -> None:
+def test_bits_of_a_device_have_the_announced_probability(tmp_path: Path) -> None:
     """2,000 cells: the number of ones among noise bits is binomial; halved bias is found."""
     with deployed(contextual(participants=3000, epsilon=Fraction(1)), tmp_path) as one:
         one.step(2)
@@ -258,7 +256,7 @@ def test_bits_of_a_device_have_the_announced_bias(tmp_path: Path) -> None:
     assert all(sum(shuffler.randomized(about, 1)) >= 1 for _ in range(100))
 
 
-def test_all_bits_of_a_report_may_have_one_label() -> None:
+def test_all_bits_of_a_report_may_carry_one_label() -> None:
     """The analyzer cannot tell: a malicious participant moves one cell by the bits of a report."""
     table = ShuffledTable(100, TableStatistic(2, 2), ApproximateDP(8.0, 1e-4))
     way, bits = codec(table, "mixing"), int(table.bits_per_participant)
@@ -271,13 +269,13 @@ def test_all_bits_of_a_report_may_have_one_label() -> None:
     assert (ones - zeros).tolist() == [bits, *[0] * (table.coordinates - 1)]
 
 
-def test_delta_of_more_noise_bits_than_can_be_summed_counts_as_one() -> None:
+def test_delta_of_too_many_noise_bits_counts_as_one() -> None:
     """A device rejects what it cannot compute."""
     assert cells_delta(1 << 20, Fraction(1, 2), Fraction(1)) < 1e-6
     assert cells_delta(1 << 100, Fraction(1, 2), Fraction(1)) == 1.0
 
 
-def test_shuffled_tables_are_for_one_participation() -> None:
+def test_shuffled_tables_support_one_participation() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=2)
     with pytest.raises(TacitError, match="participations is 2: must be 1 with tables"):
         ShuffledTable(300, TableStatistic(1, 2), target)

@@ -62,7 +62,7 @@ def corners(definition: Definition) -> CornerTerms:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("proofs", [False, True])
-def test_the_right_option_for_each_context(tmp_path: Path, proofs: bool) -> None:
+def test_each_context_gets_its_best_option(tmp_path: Path, proofs: bool) -> None:
     small: dict[str, Any] = {"participants": 240, "min_batch_size": 5}
     small |= {"evaluation": Fraction(1, 3), "proofs": proofs}
     with deployed(contextual(epsilon=Fraction(8), **small), tmp_path) as one:
@@ -79,7 +79,7 @@ def test_the_right_option_for_each_context(tmp_path: Path, proofs: bool) -> None
 
 
 @pytest.mark.extended
-def test_the_right_option_for_each_context_by_secure_aggregation(tmp_path: Path) -> None:
+def test_each_context_gets_its_best_option_by_secure_aggregation(tmp_path: Path) -> None:
     small: dict[str, Any] = {"participants": 120, "min_batch_size": 5, "evaluation": Fraction(0)}
     with deployed(contextual("secure-aggregation", epsilon=Fraction(8), **small), tmp_path) as one:
         rng = random.Random(3)
@@ -94,7 +94,7 @@ def test_the_right_option_for_each_context_by_secure_aggregation(tmp_path: Path)
 
 
 @pytest.mark.parametrize("trust", ["two-servers", "secure-aggregation"])
-def test_a_definition_is_written_read_and_put_into_terms(trust: str) -> None:
+def test_a_definition_with_corners_round_trips_into_terms(trust: str) -> None:
     defined = contextual(trust, interactions=("age: friendly",), epsilon=Fraction(1, 3))
     assert parse(write(defined)) == defined
     assert parse(write(defined, yaml=True)) == defined
@@ -144,7 +144,7 @@ def test_terms_reject_less_noise_other_levels_and_other_trust_models() -> None:
             replace(terms, **changed)
 
 
-def test_terms_reject_more_corners_than_devices_tell_apart() -> None:
+def test_terms_reject_more_corners_than_devices_enumerate() -> None:
     """Six numbers of an option have 3^6 corners; before any of them is laid out."""
     fields = tuple(NumberField(f"n{k}", Fraction(0), Fraction(1)) for k in range(6))
     old, new = ((1 << 19,) + (0,) * 6,), ((1 << 17,) * 7,)
@@ -156,7 +156,7 @@ def test_terms_reject_more_corners_than_devices_tell_apart() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="Node is not installed")
-def test_browsers_reject_corners() -> None:
+def test_browsers_reject_experiments_with_corners() -> None:
     terms = contextual().terms(ADDRESSES[0], KEYS[0])
     assert not participant.in_browsers(terms)
     said = "this device does not support statistic corners: use a device in Python"
@@ -195,7 +195,7 @@ def one(tmp_path: Path) -> Any:
         yield made
 
 
-def test_a_device_reports_a_corner_and_nothing_else(one: Deployed) -> None:
+def test_a_device_reports_one_corner_only(one: Deployed) -> None:
     given, sent = policy_slot(one), list[Any]()
     own = device(one, given, sent)
     slot = own.choose(one.digest, PHONE)
@@ -233,7 +233,7 @@ def test_a_device_rejects_altered_policies_and_less_noise(one: Deployed) -> None
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(3)])
-def test_epsilon_from_all_pairs_of_reports_and_all_outputs(epsilon: Fraction) -> None:
+def test_epsilon_matches_enumeration_over_reports_and_outputs(epsilon: Fraction) -> None:
     """Largest log ratio of the noisy sums of neighbours, with the least noise of the terms."""
     defined = contextual(epsilon=epsilon)
     terms, context = defined.terms(ADDRESSES[0], KEYS[0]), corners(defined)
@@ -269,12 +269,12 @@ def test_released_corners_have_the_noise_of_both_servers(tmp_path: Path) -> None
 @pytest.mark.extended
 @pytest.mark.parametrize("fault", [halved, missing, once_per_round, Repeated()])
 @pytest.mark.parametrize("role", ["coordinator", "helper"])
-def test_wrong_noise_of_one_server_is_found(tmp_path: Path, fault: Factory, role: str) -> None:
+def test_wrong_noise_of_one_server_is_detected(tmp_path: Path, fault: Factory, role: str) -> None:
     found = released_noise(tmp_path, fields=NUMBERS, statistic="corners", **{role: fault})
     assert problems(found) != set()
 
 
-def test_the_learner_and_the_protocol_are_those_of_corners() -> None:
+def test_the_learner_and_protocol_use_corners() -> None:
     defined = contextual(epsilon=Fraction(1))
     experiment = defined.experiment()
     assert isinstance(experiment.learner, CornerThompson)

@@ -88,13 +88,13 @@ def definitions(draw: st.DrawFn) -> Definition:
 
 @settings(max_examples=60, deadline=None)
 @given(definitions(), st.booleans())
-def test_what_is_written_is_read_back_the_same(definition: Definition, yaml: bool) -> None:
+def test_definitions_round_trip(definition: Definition, yaml: bool) -> None:
     assert parse(write(definition, yaml=yaml)) == definition
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode("latin-1")))
-def test_any_other_text_is_rejected_with_something_to_mend(text: str) -> None:
+def test_any_other_text_is_rejected_with_a_remedy(text: str) -> None:
     with pytest.raises(DefinitionError) as rejection:
         parse(text)
     assert rejection.value.problems
@@ -102,7 +102,7 @@ def test_any_other_text_is_rejected_with_something_to_mend(text: str) -> None:
 
 @settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(definitions())
-def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -> None:
+def test_the_noise_of_the_terms_is_used_in_every_round(definition: Definition) -> None:
     terms = definition.terms(*COORDINATOR)
     experiment = definition.experiment()
     again = Experiment.from_dict(json.loads(json.dumps(experiment.to_dict())))
@@ -118,7 +118,7 @@ def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -
     )
 
 
-def test_a_round_through_two_servers_has_the_noise_of_the_terms() -> None:
+def test_a_two_server_round_has_the_noise_of_the_terms() -> None:
     definition = Definition.of(**PLAIN | {"epsilon": Fraction(1, 3), "high": Fraction(5)})
     experiment = definition.experiment()
     round_ = experiment.propose()[0]
@@ -132,7 +132,7 @@ def test_a_round_through_two_servers_has_the_noise_of_the_terms() -> None:
     # 240 participants, scale 15 of 5 levels, two servers: a deviation of 0.025; 20 of them
 
 
-def test_an_epsilon_that_no_float_holds_stays_exact_when_an_experiment_is_stored() -> None:
+def test_an_epsilon_that_is_no_float_is_stored_exactly() -> None:
     definition = Definition.of(**PLAIN | {"epsilon": Fraction(1, 3)})
     stored = json.loads(json.dumps(definition.experiment().to_dict()))
     restored = Experiment.from_dict(stored)
@@ -261,7 +261,7 @@ def test_errors_between_entries_name_the_entries_and_the_remedy() -> None:
         assert problem.startswith(said)
 
 
-def test_numbers_of_any_length_are_rejected_as_errors_of_the_file() -> None:
+def test_numbers_of_any_length_give_errors_of_the_file() -> None:
     for text in (
         "a = " + "9" * 5000,
         "options = [0x" + "F" * 9000 + "]",
@@ -291,7 +291,7 @@ def test_all_errors_of_a_file_are_reported_together() -> None:
         ("rounds.joning", "rounds.joining"),
     ],
 )
-def test_an_unknown_entry_is_rejected_with_the_nearest_known(strange: str, meant: str) -> None:
+def test_an_unknown_entry_is_rejected_with_the_closest_known(strange: str, meant: str) -> None:
     section, _, name = strange.rpartition(".")
     text = write(Definition.of(**PLAIN))
     added = f"{name} = 1\n"
@@ -300,7 +300,7 @@ def test_an_unknown_entry_is_rejected_with_the_nearest_known(strange: str, meant
         parse(text)
 
 
-def test_yaml_reads_every_word_as_it_stands() -> None:
+def test_yaml_keeps_plain_scalars_as_strings() -> None:
     text = write(Definition.of(**PLAIN), yaml=True)
     text = text.replace('options: ["Hello", "Hi", "Good day"]', "options: [yes, no, 1:30]")
     text = text.replace('control: "Hello"', "control: no")
@@ -308,7 +308,7 @@ def test_yaml_reads_every_word_as_it_stands() -> None:
     assert (definition.options, definition.control) == (("yes", "no", "1:30"), "no")
 
 
-def test_yaml_neither_refers_nor_repeats() -> None:
+def test_yaml_with_references_duplicates_or_tags_is_rejected() -> None:
     for text, reason in (
         ("question: &q Which?\noptions: [*q, Hi]", "write it out"),
         ("question: a\nquestion: b", "a second time"),
@@ -320,18 +320,18 @@ def test_yaml_neither_refers_nor_repeats() -> None:
 
 
 @given(st.integers(0, readers.LONGEST))
-def test_durations_are_said_and_read_back(seconds: int) -> None:
+def test_durations_round_trip(seconds: int) -> None:
     assert readers.duration(readers.format_duration(seconds)) == seconds
 
 
 @given(st.fractions(max_denominator=10**6).filter(lambda f: abs(f.numerator) < 10**15))
-def test_fractions_are_written_and_read_back(number: Fraction) -> None:
+def test_fractions_round_trip(number: Fraction) -> None:
     written = readers.to_text(number)
     value = json.loads(written) if written.startswith('"') else Decimal(written)
     assert readers.fraction(value) == number
 
 
-def test_a_guardrail_watches_a_second_number_against_the_control() -> None:
+def test_a_guardrail_compares_a_second_metric_with_the_control() -> None:
     guarded = {"guardrail": "complaints", "guardrail_margin": Fraction(1, 2), "high": Fraction(5)}
     definition = Definition.of(**PLAIN | guarded | {"control": "Hi"})
     experiment = definition.experiment()
@@ -349,7 +349,7 @@ def test_a_guardrail_watches_a_second_number_against_the_control() -> None:
             Definition.of(**PLAIN | guarded | wrong)
 
 
-def test_an_experiment_without_a_number_of_participants_goes_on_until_its_last_day() -> None:
+def test_an_experiment_without_a_participant_limit_runs_until_its_last_day() -> None:
     experiment = Definition.of(**PLAIN).experiment()
     for round_ in experiment.propose():
         experiment.skip(round_)
@@ -357,7 +357,7 @@ def test_an_experiment_without_a_number_of_participants_goes_on_until_its_last_d
     assert experiment.propose()
 
 
-def test_a_no_show_rate_is_explained_and_part_of_the_terms() -> None:
+def test_a_no_show_rate_is_explained_and_in_the_terms() -> None:
     usual, more = (Definition.of(**PLAIN | {"no_show": rate}) for rate in ("0", "20%"))
     assert usual.terms(*COORDINATOR).no_show == 0
     assert more.terms(*COORDINATOR).no_show == Fraction(1, 5)
@@ -377,7 +377,7 @@ def test_a_no_show_rate_is_explained_and_part_of_the_terms() -> None:
         ({"levels": 4}, ()),
     ],
 )
-def test_words_of_answers_are_in_the_signed_terms(
+def test_answer_labels_are_in_the_signed_terms(
     given: dict[str, Any], labels: tuple[str, ...] | None
 ) -> None:
     definition = Definition.of(**PLAIN | given)

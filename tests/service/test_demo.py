@@ -54,7 +54,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoProgress:
         return told
 
 
-def test_the_report_answers_three_questions_before_any_picture(shown: DemoProgress) -> None:
+def test_the_report_answers_three_questions_before_any_chart(shown: DemoProgress) -> None:
     page = report.html(shown)
     first = page[: page.index('id="people"')]
     assert f"</svg>{OPTIONS[2]}</strong>" in first.replace("\n", "")
@@ -64,7 +64,7 @@ def test_the_report_answers_three_questions_before_any_picture(shown: DemoProgre
     assert "2 times a second, different report for the same slot: answered 409." in page
 
 
-def test_the_report_asks_nobody_for_anything_and_runs_nothing(shown: DemoProgress) -> None:
+def test_the_report_is_self_contained_and_runs_no_script(shown: DemoProgress) -> None:
     page = report.html(shown)
     assert not re.search(r"<script|<link|<img|@import|url\(|src=|href=|\son\w+=", page)
 
@@ -81,7 +81,7 @@ def test_an_undecided_experiment_is_not_called_decided(shown: DemoProgress) -> N
     assert report.answer(told)[1].startswith("Not decided yet")
 
 
-def test_the_definition_of_the_demonstration_is_one(shown: DemoProgress) -> None:
+def test_the_demonstration_has_one_definition(shown: DemoProgress) -> None:
     card = Card("helper", "http://127.0.0.1:8701", bytes(range(32)))
     found = parse(definition_of([card], DemoSettings()))
     assert found.options == OPTIONS
@@ -91,7 +91,7 @@ def test_the_definition_of_the_demonstration_is_one(shown: DemoProgress) -> None
     assert shown.status["options"] == list(OPTIONS)
 
 
-def test_rounds_last_longer_on_a_slow_machine() -> None:
+def test_rounds_are_longer_on_a_slow_machine() -> None:
     """The time that servers took to start sets how long slots, reports and stages may take."""
     fast, slow = RoundPace.of(0.5, 225, 5), RoundPace.of(12.0, 225, 5)
     assert fast == RoundPace()
@@ -104,7 +104,7 @@ def test_rounds_last_longer_on_a_slow_machine() -> None:
     assert slow.slower() == RoundPace(78, 36, 960, 5)
 
 
-def test_an_experiment_is_in_vain_when_all_first_rounds_were_aborted() -> None:
+def test_an_experiment_with_aborted_first_rounds_is_reported_as_failed() -> None:
     def progress(*stages: tuple[str, int]) -> DemoProgress:
         rounds = [{"stage": stage, "closes": closes} for stage, closes in stages]
         return DemoProgress({"rounds": rounds}, {}, VisitCounts(), 0.0, ())
@@ -117,7 +117,7 @@ def test_an_experiment_is_in_vain_when_all_first_rounds_were_aborted() -> None:
 
 
 @pytest.mark.parametrize("trust", [TrustModel.LOCAL, TrustModel.SECURE_AGGREGATION])
-def test_the_smallest_demonstration_can_be_defined(trust: TrustModel) -> None:
+def test_the_smallest_demonstration_is_valid(trust: TrustModel) -> None:
     assert parse(definition_of([], DemoSettings(people=LEAST, trust=trust))).participants == LEAST
 
 
@@ -138,9 +138,7 @@ def alive(marker: str) -> list[str]:
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are listed in /proc")
 @pytest.mark.extended
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_whatever_ends_the_demonstration_no_process_stays(
-    tmp_path: Path, how: signal.Signals
-) -> None:
+def test_no_process_survives_the_demonstration(tmp_path: Path, how: signal.Signals) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     words = [sys.executable, "-m", "tacit", "demo", "--out", str(tmp_path / "out")]
     with subprocess.Popen(
@@ -175,7 +173,7 @@ def wait_until(true: object, seconds: float = 90.0) -> None:
     raise AssertionError("it did not happen in time")
 
 
-def test_a_server_that_does_not_start_is_told_of(tmp_path: Path) -> None:
+def test_a_server_that_fails_to_start_is_reported(tmp_path: Path) -> None:
     child = Child(["-c", "raise SystemExit('no port is free')"], tmp_path / "log")
     with pytest.raises(ValueError, match="no port is free"):
         child.wait_for("http://127.0.0.1:9/readyz", lambda: None)
@@ -193,7 +191,7 @@ def test_the_whole_demonstration_finds_the_best_option(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are listed in /proc")
-def test_a_kept_demonstration_answers_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_a_kept_demonstration_serves_until_interrupted(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tacit", "demo", "--keep", "--json", "--out", str(tmp_path)]
     said = tmp_path / "said"
     with (
@@ -221,7 +219,7 @@ def test_a_kept_demonstration_answers_until_it_is_told_to_end(tmp_path: Path) ->
     assert sorted(one.name for one in tmp_path.iterdir()) == ["report.html", "said"]
 
 
-def test_make_demo_keeps_it_open_if_it_is_told_to() -> None:
+def test_make_demo_stays_open_on_request() -> None:
     for told, kept in (("KEEP=1", True), ("KEEP=", False)):
         words = ["make", "--dry-run", "demo", told]
         planned = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)

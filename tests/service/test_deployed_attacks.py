@@ -35,7 +35,7 @@ def everybody(one: Deployed) -> list[Assigned]:
     return one.join(sum(row.slots - row.assigned for row in rounds))
 
 
-def test_one_participant_who_spoils_its_shares_costs_a_round_and_not_the_experiment(
+def test_one_participant_with_invalid_shares_aborts_one_round_only(
     tmp_path: Path,
 ) -> None:
     """Split-and-mix: shares out of range left the coordinator in an endless retry."""
@@ -61,7 +61,7 @@ def test_one_participant_who_spoils_its_shares_costs_a_round_and_not_the_experim
 
 
 @pytest.mark.parametrize("model", ["two-servers", "shuffler", "local"])
-def test_spoilt_reports_open_no_rounds_before_their_time(tmp_path: Path, model: str) -> None:
+def test_invalid_reports_close_no_round_early(tmp_path: Path, model: str) -> None:
     """Strangers who filled rounds had them aborted and planned anew as fast as they could send."""
     with deployed(small(model), tmp_path) as one:
         asked = everybody(one)
@@ -80,7 +80,7 @@ def test_spoilt_reports_open_no_rounds_before_their_time(tmp_path: Path, model: 
         assert one.coordinator.rounds(Stage.OPEN)
 
 
-def test_a_masking_round_that_fills_early_waits_for_its_deadline(tmp_path: Path) -> None:
+def test_a_full_masking_round_still_waits_for_its_deadline(tmp_path: Path) -> None:
     """Devices answer stages from the deadline on: a server that began before lost all of them."""
     with deployed(small("secure-aggregation", margin=900), tmp_path) as one:
         asked = everybody(one)
@@ -95,7 +95,7 @@ def test_a_masking_round_that_fills_early_waits_for_its_deadline(tmp_path: Path)
         assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.RELEASED)) == len(asked)
 
 
-def test_a_coordinator_that_claims_a_batch_too_early_gets_one_and_no_key_stays(
+def test_a_coordinator_that_requests_a_batch_early_gets_one_and_keys_are_deleted(
     tmp_path: Path,
 ) -> None:
     """The shuffler ended the round without an outcome, and kept the key of its reports forever."""
@@ -115,7 +115,7 @@ def test_a_coordinator_that_claims_a_batch_too_early_gets_one_and_no_key_stays(
 
 
 @pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se", "private-contextual"])
-def test_no_round_and_no_terms_have_noise_that_a_device_draws_for_hours(
+def test_noise_that_takes_a_device_hours_to_draw_is_rejected(
     tmp_path: Path, algorithm: str
 ) -> None:
     """Shares of Laplace and Skellam noise: the device hung, with its ledger locked.

@@ -119,7 +119,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         yield Scene(one)
 
 
-def test_forged_foreign_and_oversized_reports_store_nothing(scene: Scene) -> None:
+def test_forged_foreign_and_oversized_reports_are_not_stored(scene: Scene) -> None:
     first, second = scene.guests[0], scene.guests[1]
     other = next(g for g in scene.guests if g.running.identity != first.running.identity)
     slot = first.running.slot
@@ -161,7 +161,7 @@ def test_a_replayed_report_counts_once_and_a_second_one_does_not(scene: Scene) -
     assert scene.put(next(iter(first.sent)), first.path, next(iter(first.sent.values()))) in OVER
 
 
-def test_nothing_is_released_before_the_deadline_of_a_round_that_is_not_full(scene: Scene) -> None:
+def test_nothing_is_released_before_the_deadline_of_a_partial_round(scene: Scene) -> None:
     """An early close, also where the coordinator asks the helper for one."""
     for guest in scene.guests[:-2]:
         scene.send(guest)
@@ -177,7 +177,7 @@ def test_nothing_is_released_before_the_deadline_of_a_round_that_is_not_full(sce
     assert sum(scene.finish().values()) == len(scene.guests)
 
 
-def test_calls_with_a_forged_or_repeated_signature_are_rejected(scene: Scene) -> None:
+def test_calls_with_forged_or_replayed_signatures_are_rejected(scene: Scene) -> None:
     if scene.one.helper is None:
         pytest.skip("this trust model has no helper")
     identity, digest = scene.guests[0].running.identity, scene.terms.digest
@@ -207,7 +207,7 @@ def shuffled(tmp_path: Path) -> Iterator[Scene]:
         yield Scene(one)
 
 
-def test_the_shuffler_forwards_one_batch_whatever_its_database_says(shuffled: Scene) -> None:
+def test_the_shuffler_forwards_one_batch_whatever_is_stored(shuffled: Scene) -> None:
     """Envelopes that vanish or come back after the permutation change nothing."""
     one = shuffled.one
     for guest in shuffled.guests:
@@ -235,7 +235,7 @@ def test_the_shuffler_forwards_one_batch_whatever_its_database_says(shuffled: Sc
     assert sum(shuffled.finish().values()) == len(shuffled.guests)
 
 
-def test_the_analyzer_takes_no_second_batch(
+def test_the_analyzer_rejects_a_second_batch(
     shuffled: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = shuffled.one
@@ -307,7 +307,7 @@ def begun(scene: Scene) -> None:
     scene.one.step(3)
 
 
-def test_stage_messages_of_strangers_and_of_the_past_change_nothing(masked: Scene) -> None:
+def test_unauthenticated_and_stale_stage_messages_change_nothing(masked: Scene) -> None:
     first, second = masked.guests[0], masked.guests[1]
     begun(masked)
     sent = stage(masked, 0)[first.running.slot.number]
@@ -330,7 +330,7 @@ def test_stage_messages_of_strangers_and_of_the_past_change_nothing(masked: Scen
     assert said(masked, first, sent) in OVER
 
 
-def test_stage_messages_before_the_deadline_take_no_slot_of_others(masked: Scene) -> None:
+def test_early_stage_messages_take_no_slot_of_others(masked: Scene) -> None:
     """Each stored message counted as a report: a ninth of the devices closed a round for all."""
     first = masked.guests[0]
     same = [g for g in masked.guests if g.running.identity == first.running.identity]
@@ -344,7 +344,7 @@ def test_stage_messages_before_the_deadline_take_no_slot_of_others(masked: Scene
     masked.all_released()
 
 
-def test_a_path_of_stages_answers_one_method(masked: Scene) -> None:
+def test_a_stage_path_accepts_one_method(masked: Scene) -> None:
     """A GET stored the answer in its body, and a PUT was a question."""
     guest = masked.guests[0]
     begun(masked)
@@ -381,7 +381,7 @@ def problem(answer: httpx.Response) -> tuple[int, str, str]:
 CLOSED = (410, "application/problem+json", "/problems/round-closed")
 
 
-def test_a_device_that_comes_too_late_is_told_that_the_round_is_closed(masked: Scene) -> None:
+def test_a_late_device_learns_that_the_round_is_closed(masked: Scene) -> None:
     """410 ends a device's part for good; 404 and 503 would let it ask again or join elsewhere."""
     one, (guest, late) = masked.one, masked.guests[:2]
     rounds = f"{ADDRESSES[0]}/rounds/{guest.running.identity.hex()}"
@@ -405,7 +405,7 @@ def test_a_device_that_comes_too_late_is_told_that_the_round_is_closed(masked: S
         assert problem(found) == CLOSED
 
 
-def test_strangers_hold_no_question_and_a_slot_only_few(masked: Scene) -> None:
+def test_unauthenticated_clients_hold_no_long_poll_and_slots_only_few(masked: Scene) -> None:
     """Held questions count as connections in use: without a limit they kept everybody else out."""
     guest = masked.guests[0]
     slot, path = (
@@ -466,7 +466,7 @@ def test_a_device_reveals_for_one_set_of_survivors(masked: Scene) -> None:
         _answer(session_of(masked, witness), fewer)
 
 
-def test_participants_of_a_process_who_were_given_one_slot_share_no_session(masked: Scene) -> None:
+def test_participants_with_the_same_slot_share_no_session(masked: Scene) -> None:
     """The second one's client answered for the first, also after the second had withdrawn."""
     first, model = masked.guests[0], reporter(masked.terms)
     begun(masked)
@@ -478,7 +478,7 @@ def test_participants_of_a_process_who_were_given_one_slot_share_no_session(mask
     assert sum(masked.released().values()) == len(masked.guests)
 
 
-def test_two_that_answer_at_once_for_a_device_skip_no_message(masked: Scene) -> None:
+def test_concurrent_answers_for_a_device_lose_no_message(masked: Scene) -> None:
     """A reporter in the background beside the app's own call: message 2 was asked for after 0."""
     one, guest = masked.one, masked.guests[0]
     begun(masked)
@@ -494,7 +494,7 @@ def test_two_that_answer_at_once_for_a_device_skip_no_message(masked: Scene) -> 
     assert session_of(masked, guest).after == 1
 
 
-def test_the_helpers_published_signature_makes_nobody_write(
+def test_the_helpers_public_signature_causes_no_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each repetition by anybody was a durable transaction that locked the experiment."""

@@ -202,12 +202,12 @@ def survive(directory: Path, model: str, database: Callable[[str], str], times: 
 
 
 @pytest.mark.parametrize("model", NEW)
-def test_ten_kills_of_each_role_lose_nothing(tmp_path: Path, model: str) -> None:
+def test_ten_kills_of_each_role_lose_no_data(tmp_path: Path, model: str) -> None:
     survive(tmp_path, model, lambda name: f"sqlite:///{tmp_path}/{name}.db", 10)
 
 
 @pytest.mark.parametrize("model", NEW)
-def test_five_kills_of_each_role_lose_nothing_on_postgresql(
+def test_five_kills_of_each_role_lose_no_data_on_postgresql(
     tmp_path: Path, model: str, postgresql: str
 ) -> None:
     survive(tmp_path, model, fresh(postgresql), 5)

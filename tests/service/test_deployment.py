@@ -20,7 +20,7 @@ MOST = 2.0  # exposure level of systemd-analyze, from 0 (best) to 10
 
 
 @pytest.mark.parametrize("role", ["coordinator", "helper"])
-def test_the_unit_exposes_little(tmp_path: Path, role: str) -> None:
+def test_the_systemd_unit_is_hardened(tmp_path: Path, role: str) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed: the exposure of the unit is not computed")
     unit = tmp_path / f"tacit@{role}.service"
@@ -37,13 +37,13 @@ def test_the_unit_exposes_little(tmp_path: Path, role: str) -> None:
     assert float(found[1]) <= MOST
 
 
-def test_the_unit_lets_a_party_hold_its_connections() -> None:
+def test_the_systemd_unit_permits_the_connection_limit() -> None:
     found = re.search(r"^LimitNOFILE=(\d+)$", UNIT.read_text(), re.M)
     assert found is not None
     assert int(found[1]) // 2 >= 4096  # a party uses half of its descriptors for connections
 
 
-def test_the_container_installs_extras_that_there_are() -> None:
+def test_the_container_installs_existing_extras() -> None:
     text = (ROOT / "deploy" / "Containerfile").read_text()
     assert "Not built" in text  # until it has been
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -54,7 +54,7 @@ def test_the_container_installs_extras_that_there_are() -> None:
         assert all((ROOT / name).exists() for name in line.split())
 
 
-def test_a_new_party_is_told_the_next_three_commands(command: Command, tmp_path: Path) -> None:
+def test_a_new_party_prints_the_next_three_commands(command: Command, tmp_path: Path) -> None:
     for role, words in {
         "helper": ("serve helper", "terms cosign", "doctor"),
         "coordinator": ("serve coordinator", "experiment new", "experiment create"),
@@ -69,7 +69,7 @@ def test_a_new_party_is_told_the_next_three_commands(command: Command, tmp_path:
 @pytest.mark.parametrize(
     ("address", "counted"), [("https://helper.example", True), ("http://127.0.0.1:8701", True)]
 )
-def test_a_new_party_counts_addresses_with_and_without_a_proxy(
+def test_a_new_party_rate_limits_with_and_without_a_proxy(
     command: Command, tmp_path: Path, address: str, counted: bool
 ) -> None:
     assert command("party", "new", "helper", tmp_path / "helper", "--address", address)[0] == 0

@@ -75,7 +75,7 @@ def total(parties: Parties, released: Open) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(("recorded", "counted"), [(1, 1), (0, 0), (None, 0), (True, 1)])
-def test_what_was_recorded_arrives_and_nothing_recorded_is_zero(
+def test_recorded_answers_arrive_and_unrecorded_ones_are_zero(
     recorded: int | None, counted: int
 ) -> None:
     parties = Parties()
@@ -88,7 +88,7 @@ def test_what_was_recorded_arrives_and_nothing_recorded_is_zero(
     assert total(parties, released) == (counted,)
 
 
-def test_the_asynchronous_device_does_the_same() -> None:
+def test_the_asynchronous_device_behaves_the_same() -> None:
     async def take_part(device: AsyncDevice, experiment: bytes) -> None:
         async with device:
             shown = await device.terms(experiment)
@@ -128,7 +128,7 @@ def test_both_drivers_make_the_same_requests_over_transports_and_clients() -> No
     assert len(traces[0]) == 7
 
 
-def test_what_a_participation_asks_of_the_ledger_is_bounded() -> None:
+def test_the_number_of_ledger_operations_is_bounded() -> None:
     parties, ledger, said = Parties(), Ledger(":memory:"), list[str]()
     parties.open()
     device = parties.device(ledger)
@@ -141,7 +141,7 @@ def test_what_a_participation_asks_of_the_ledger_is_bounded() -> None:
     assert len(said) <= 102
 
 
-def test_a_device_goes_through_the_proxy_that_its_environment_names(
+def test_a_device_uses_the_proxy_of_its_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = list[bytes]()
@@ -162,7 +162,7 @@ def test_a_device_goes_through_the_proxy_that_its_environment_names(
     assert asked == [f"GET {ADDRESSES[0]}/experiments/{'00' * 32}/terms HTTP/1.1".encode()]
 
 
-def test_a_reply_that_is_packed_unasked_is_not_unpacked() -> None:
+def test_an_unrequested_compressed_reply_is_not_decompressed() -> None:
     """A few bytes of it may be a gigabyte."""
     parties = Parties()
     parties.open()
@@ -193,7 +193,7 @@ class Dripping(httpx.SyncByteStream, httpx.AsyncByteStream):
             yield b" "
 
 
-def test_a_reply_that_drips_for_ever_occupies_a_device_for_half_a_minute(
+def test_a_slow_reply_occupies_a_device_for_half_a_minute_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parties, clock = Parties(), Clock()
@@ -205,7 +205,9 @@ def test_a_reply_that_drips_for_ever_occupies_a_device_for_half_a_minute(
     assert body.sent == 4
 
 
-def test_a_dripping_reply_occupies_no_asynchronous_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reply_does_not_block_an_asynchronous_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parties = Parties()
     monkeypatch.setattr("tacit.client.aio.SLOWEST_REPLY", 0.05)
     body = Dripping(lambda _seconds: None)
@@ -215,7 +217,7 @@ def test_a_dripping_reply_occupies_no_asynchronous_device(monkeypatch: pytest.Mo
     assert 1 <= body.sent < 40
 
 
-def test_several_metrics_are_recorded_by_name_and_the_last_word_counts() -> None:
+def test_several_metrics_are_recorded_by_name_and_the_last_value_counts() -> None:
     answer = Answer("how it went", ("walked", "liked"), 4, 60, high=Fraction(60))
     parties = Parties(terms(answer=answer, noise=Noise(Fraction(16))))
     released = parties.open()
@@ -227,7 +229,7 @@ def test_several_metrics_are_recorded_by_name_and_the_last_word_counts() -> None
     assert total(parties, released) == (3, 1)
 
 
-def test_the_receipt_says_exactly_what_left_for_whom() -> None:
+def test_the_receipt_states_exactly_what_was_sent_to_whom() -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -246,7 +248,7 @@ def test_the_receipt_says_exactly_what_left_for_whom() -> None:
     assert all("tried once: was taken. Alone" in told for told in receipt.in_words()[1:-1])
 
 
-def test_who_is_not_asked_gets_an_option_and_reports_nothing() -> None:
+def test_a_participant_without_a_slot_gets_an_option_and_reports_nothing() -> None:
     parties = Parties()
     device = parties.device()
     given = device.join(parties.experiment)
@@ -272,7 +274,7 @@ def test_an_answer_outside_the_range_or_of_no_metric_is_rejected_with_the_range(
 # Asking again
 
 
-def test_asking_again_sends_nothing_and_gives_the_same_option() -> None:
+def test_joining_again_sends_nothing_and_returns_the_same_option() -> None:
     parties = Parties()
     parties.open(option=1)
     device = parties.device()
@@ -288,7 +290,7 @@ def test_asking_again_sends_nothing_and_gives_the_same_option() -> None:
     assert len(parties.trace) == requests + 2
 
 
-def test_an_unasked_option_stays_for_the_window_and_then_it_is_asked_again() -> None:
+def test_an_option_without_a_slot_is_kept_for_the_window() -> None:
     parties = Parties()
     device = parties.device()
     device.join(parties.experiment)
@@ -302,7 +304,7 @@ def test_an_unasked_option_stays_for_the_window_and_then_it_is_asked_again() -> 
     assert len(parties.trace) == requests + 1  # the terms are still fresh
 
 
-def test_when_all_is_spent_the_last_option_stays_and_no_place_is_asked_for() -> None:
+def test_without_budget_the_last_option_is_kept_and_no_slot_requested() -> None:
     parties = Parties()
     device = parties.device()
     for option in (0, 1):
@@ -318,7 +320,7 @@ def test_when_all_is_spent_the_last_option_stays_and_no_place_is_asked_for() -> 
     assert [seen for seen in parties.trace if seen.method == "POST"] == places
 
 
-def test_a_lost_reply_is_asked_for_with_the_same_nonce_and_gets_the_same_slot() -> None:
+def test_a_lost_reply_is_retried_with_the_same_nonce_and_slot() -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device()
@@ -357,7 +359,7 @@ def test_a_new_participation_has_a_new_nonce() -> None:
 # Sending
 
 
-def test_both_shares_are_sent_whatever_becomes_of_the_other() -> None:
+def test_both_report_shares_are_sent_independently() -> None:
     for gone, other in (ADDRESSES, ADDRESSES[::-1]):
         parties = Parties()
         parties.open()
@@ -371,7 +373,7 @@ def test_both_shares_are_sent_whatever_becomes_of_the_other() -> None:
         assert fates == {gone: False, other: True}
 
 
-def test_resends_are_the_same_bytes_also_after_a_restart(ledger: Ledger) -> None:
+def test_resends_are_identical_also_after_a_restart(ledger: Ledger) -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device(ledger)
@@ -390,7 +392,7 @@ def test_resends_are_the_same_bytes_also_after_a_restart(ledger: Ledger) -> None
     again.ledger.close()
 
 
-def test_attempts_pause_longer_and_longer_and_end_with_the_deadline() -> None:
+def test_retry_pauses_grow_and_end_at_the_deadline() -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device()
@@ -406,7 +408,7 @@ def test_attempts_pause_longer_and_longer_and_end_with_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("status", [409, 410, 422, 413, 403])
-def test_a_half_that_a_server_rejects_for_good_is_not_sent_again(status: int) -> None:
+def test_a_permanently_rejected_report_share_is_not_sent_again(status: int) -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -426,7 +428,7 @@ def test_a_half_that_a_server_rejects_for_good_is_not_sent_again(status: int) ->
     assert device.status()[0].shares[0].sent
 
 
-def test_a_device_that_was_off_until_the_deadline_sends_and_pays_nothing() -> None:
+def test_a_device_offline_until_the_deadline_sends_and_pays_nothing() -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device()
@@ -449,7 +451,7 @@ def test_a_device_that_wakes_late_still_reports_before_the_deadline() -> None:
     assert len(puts(parties)) == 2
 
 
-def test_after_sending_the_ledger_holds_neither_answer_nor_encrypted_bytes(ledger: Ledger) -> None:
+def test_after_sending_the_ledger_contains_neither_answer_nor_ciphertext(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -468,7 +470,7 @@ def test_after_sending_the_ledger_holds_neither_answer_nor_encrypted_bytes(ledge
     assert kept == [(None,) * 5]
 
 
-def test_what_was_never_taken_is_forgotten_at_the_deadline(ledger: Ledger) -> None:
+def test_an_undelivered_report_is_deleted_at_the_deadline(ledger: Ledger) -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device(ledger)
@@ -484,7 +486,7 @@ def test_what_was_never_taken_is_forgotten_at_the_deadline(ledger: Ledger) -> No
     assert device.ledger.spent == Fraction(1, 2)
 
 
-def test_two_devices_on_one_ledger_make_every_attempt_once(ledger: Ledger) -> None:
+def test_two_devices_on_one_ledger_make_each_attempt_once(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     first, second = parties.device(ledger), parties.device(Ledger(ledger.path), seed=1)
@@ -497,9 +499,7 @@ def test_two_devices_on_one_ledger_make_every_attempt_once(ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("asked", [(True, True), (True, False), (False, True)])
-def test_of_two_that_join_at_once_the_first_reply_counts(
-    ledger: Ledger, asked: tuple[bool, bool]
-) -> None:
+def test_the_first_of_two_concurrent_joins_counts(ledger: Ledger, asked: tuple[bool, bool]) -> None:
     """Both saw that nothing was joined; the first is done before the second asks."""
     parties = Parties()
     parties.open(option=1)
@@ -535,7 +535,7 @@ def rejected_round(parties: Parties, device: Device) -> Open:
     return released
 
 
-def test_a_round_that_both_servers_rejected_is_given_back() -> None:
+def test_a_round_aborted_by_both_servers_is_refunded() -> None:
     parties = Parties()
     device = parties.device()
     rejected_round(parties, device)
@@ -546,7 +546,7 @@ def test_a_round_that_both_servers_rejected_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-def test_one_servers_rejection_gives_nothing_back(role: int) -> None:
+def test_one_servers_abort_refunds_nothing(role: int) -> None:
     parties = Parties()
     device = parties.device()
     rejected_round(parties, device)
@@ -557,7 +557,7 @@ def test_one_servers_rejection_gives_nothing_back(role: int) -> None:
     assert (device.status()[0].outcome, device.status()[0].charged) == ("refused", True)
 
 
-def test_one_servers_rejection_twice_or_a_forged_one_gives_nothing_back() -> None:
+def test_one_servers_repeated_or_forged_abort_refunds_nothing() -> None:
     for spoilt in (False, True):
         parties = Parties()
         device = parties.device()
@@ -574,7 +574,7 @@ def test_one_servers_rejection_twice_or_a_forged_one_gives_nothing_back() -> Non
 
 
 @pytest.mark.parametrize("unknown", [False, True])
-def test_what_is_no_outcome_of_a_server_is_no_answer_and_it_is_asked_again(unknown: bool) -> None:
+def test_an_invalid_outcome_is_ignored_and_requested_again(unknown: bool) -> None:
     """Neither the other server's rejection, nor that the server knows nothing of the round."""
     parties = Parties()
     device = parties.device()
@@ -594,7 +594,7 @@ def test_what_is_no_outcome_of_a_server_is_no_answer_and_it_is_asked_again(unkno
     assert (device.status()[0].outcome, device.status()[0].charged) == ("refused", False)
 
 
-def test_in_an_opened_round_the_charge_stays_though_the_report_never_arrived() -> None:
+def test_a_released_round_is_charged_even_if_the_report_was_lost() -> None:
     parties = Parties()
     released = parties.open(minimum=1)
     other, device = parties.device(seed=1), parties.device(seed=2)
@@ -611,7 +611,7 @@ def test_in_an_opened_round_the_charge_stays_though_the_report_never_arrived() -
     assert not any(half.sent for half in device.status()[0].shares)
 
 
-def test_a_device_joins_no_more_than_three_rejected_rounds() -> None:
+def test_a_device_joins_at_most_three_aborted_rounds() -> None:
     parties = Parties(terms(guarantee=StatedGuarantee(Fraction(8), participations=16)))
     device = parties.device()
     for _ in range(MOST_ABORTED):
@@ -624,7 +624,7 @@ def test_a_device_joins_no_more_than_three_rejected_rounds() -> None:
     assert len(parties.trace) == requests
 
 
-def test_withheld_outcomes_get_a_device_into_no_more_rounds_than_rejections() -> None:
+def test_withheld_outcomes_allow_no_more_rounds_than_aborts() -> None:
     parties = Parties(terms(guarantee=StatedGuarantee(Fraction(8), participations=16)))
     parties.fail = lambda request: down() if request.url.path.endswith("outcome") else None
     device = parties.device()
@@ -643,7 +643,7 @@ def test_withheld_outcomes_get_a_device_into_no_more_rounds_than_rejections() ->
 # Leaving
 
 
-def test_withdrawal_deletes_what_is_unsent_and_refunds_nothing(ledger: Ledger) -> None:
+def test_withdrawal_deletes_unsent_reports_and_refunds_nothing(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -657,7 +657,7 @@ def test_withdrawal_deletes_what_is_unsent_and_refunds_nothing(ledger: Ledger) -
     assert rows(ledger, "SELECT levels FROM rounds") == [(None,)]
 
 
-def test_withdrawal_between_sealing_and_sending_stays_charged(ledger: Ledger) -> None:
+def test_withdrawal_between_encryption_and_sending_stays_charged(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -674,7 +674,7 @@ def test_withdrawal_between_sealing_and_sending_stays_charged(ledger: Ledger) ->
     assert all(body not in everything(ledger) for body in encrypted)
 
 
-def test_who_left_is_not_joined_again_without_agreeing() -> None:
+def test_rejoining_after_withdrawal_needs_consent() -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -710,7 +710,7 @@ def test_successors_with_the_same_question_are_followed_and_share_the_account() 
     assert known.pinned.terms.digest == parties.experiment
 
 
-def test_changed_options_are_shown_again_before_anything_is_joined() -> None:
+def test_changed_options_are_shown_again_before_joining() -> None:
     parties = Parties()
     first = parties.experiment
     device = parties.device()
@@ -730,7 +730,7 @@ def test_changed_options_are_shown_again_before_anything_is_joined() -> None:
     assert device.ledger.spent == 1
 
 
-def test_a_device_learns_of_successors_when_slots_are_given_out_under_others() -> None:
+def test_a_device_learns_of_successors_from_a_slot() -> None:
     parties = Parties()
     first = parties.experiment
     device = parties.device()
@@ -747,7 +747,7 @@ def test_a_device_learns_of_successors_when_slots_are_given_out_under_others() -
     assert device.ledger.spent == Fraction(1, 2)
 
 
-def test_a_coordinator_that_always_says_succeeded_is_asked_once() -> None:
+def test_a_coordinator_that_always_claims_a_successor_is_asked_once() -> None:
     parties = Parties()
     device = parties.device()
     parties.fail = lambda request: httpx.Response(409) if request.method == "POST" else None
@@ -774,7 +774,7 @@ def test_a_changed_purpose_or_organisation_is_shown_again() -> None:
             device.join(first)
 
 
-def test_when_all_is_spent_and_the_experiment_has_ended_the_best_option_is_given() -> None:
+def test_without_budget_the_best_option_of_an_ended_experiment_is_used() -> None:
     parties = Parties(terms(guarantee=StatedGuarantee(Fraction(1, 2))))
     device = parties.device()
     released = parties.open(option=1)
@@ -787,7 +787,7 @@ def test_when_all_is_spent_and_the_experiment_has_ended_the_best_option_is_given
     assert (given.option, given.asked) == ("Hello", False)
 
 
-def test_keys_change_through_successors_only() -> None:
+def test_keys_change_through_successor_terms_only() -> None:
     parties = Parties()
     first = parties.experiment
     device = parties.device()
@@ -805,7 +805,7 @@ def test_keys_change_through_successors_only() -> None:
     assert total(parties, released) == (1,)
 
 
-def test_a_device_that_meets_the_successor_first_pins_it_like_any_terms() -> None:
+def test_a_device_that_sees_the_successor_first_pins_it_normally() -> None:
     parties = Parties()
     parties.succeed(terms(predecessor=parties.experiment, options=("Hello", "Hey")))
     parties.open(option=1)
@@ -815,7 +815,7 @@ def test_a_device_that_meets_the_successor_first_pins_it_like_any_terms() -> Non
 # Invitations
 
 
-def test_the_invitation_goes_to_both_servers_and_its_secret_to_the_helper_only() -> None:
+def test_the_invitation_secret_goes_to_the_helper_only() -> None:
     parties = Parties(terms(admission="invitation", issuer=public_key(KEYS[3])))
     parties.open()
     device = parties.device()
@@ -846,7 +846,7 @@ def test_the_invitation_goes_to_both_servers_and_its_secret_to_the_helper_only()
 
 
 @pytest.mark.parametrize("client", [False, True])
-def test_no_cookie_is_ever_sent_back(client: bool) -> None:
+def test_cookies_are_never_sent_back(client: bool) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(client=client)
@@ -865,7 +865,7 @@ def test_no_cookie_is_ever_sent_back(client: bool) -> None:
 
 
 @pytest.mark.parametrize("problem", [httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError])
-def test_a_connection_that_was_just_being_closed_loses_no_request(
+def test_a_connection_closed_meanwhile_loses_no_request(
     problem: type[httpx.TransportError],
 ) -> None:
     async def drive(device: AsyncDevice, experiment: bytes) -> None:
@@ -907,7 +907,7 @@ def test_a_request_that_fails_twice_is_not_made_a_third_time() -> None:
     assert tried == ["GET", "GET"]
 
 
-def test_a_reply_without_end_is_no_reply() -> None:
+def test_an_endless_reply_is_discarded() -> None:
     parties = Parties()
     device = parties.device()
     parties.fail = lambda _: httpx.Response(200, content=b"[" * (1 << 21))
@@ -915,7 +915,7 @@ def test_a_reply_without_end_is_no_reply() -> None:
         device.join(parties.experiment)
 
 
-def test_pins_are_checked_when_they_are_made() -> None:
+def test_pins_are_validated_on_construction() -> None:
     assert PINS.helper is not None
     for wrong in ("", "ab", "zz" * 32, PINS.helper + "00", " " + PINS.helper[1:]):
         with pytest.raises(TacitError, match="hexadecimal"):
@@ -926,7 +926,7 @@ def test_pins_are_checked_when_they_are_made() -> None:
 
 
 @pytest.mark.parametrize("kind", [Device, AsyncDevice])
-def test_a_device_rejects_arguments_of_other_types_at_once(kind: type, tmp_path: Path) -> None:
+def test_a_device_rejects_arguments_of_wrong_types_immediately(kind: type, tmp_path: Path) -> None:
     path = tmp_path / "me.db"
     for ledger in (str(path), path, PINS):
         with pytest.raises(TacitError, match=r"ledger is .*: must be of type Ledger. Give"):
@@ -938,19 +938,19 @@ def test_a_device_rejects_arguments_of_other_types_at_once(kind: type, tmp_path:
         kind(Ledger(":memory:"), PINS, accept=True)
 
 
-def test_a_ledger_in_no_directory_says_what_to_create(tmp_path: Path) -> None:
+def test_a_ledger_in_a_missing_directory_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=r"No such file or .*create its directory"):
         Ledger(tmp_path / "data" / "me.db")
 
 
-def test_an_experiment_is_named_by_its_whole_digest(tmp_path: Path) -> None:
+def test_an_experiment_is_identified_by_its_full_digest(tmp_path: Path) -> None:
     with Device(Ledger(tmp_path / "ledger"), PINS) as device:
         for part in ("e9631", "", b"ab", "z" * 64):
             with pytest.raises(TacitError, match=r"experiment is .*hexadecimal digits"):
                 device.terms(part)
 
 
-def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
+def test_terms_under_keys_no_longer_pinned_are_not_used() -> None:
     parties = Parties()
     parties.open()
     ledger = Ledger(":memory:")
@@ -962,7 +962,7 @@ def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
     assert all(seen.method == "GET" for seen in parties.trace)
 
 
-def test_a_device_can_be_made_and_closed_without_a_client_of_ones_own() -> None:
+def test_a_device_manages_its_own_http_client() -> None:
     with Device(Ledger(":memory:"), PINS) as device:
         assert device.run_due() is None
         assert device.record(bytes(32), 1) is False
@@ -972,7 +972,7 @@ def test_a_device_can_be_made_and_closed_without_a_client_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(("late", "taken"), [(0.0, True), (0.9, True), (1.0, False)])
-def test_the_last_second_of_joining_counts_by_the_devices_clock(late: float, taken: bool) -> None:
+def test_the_last_second_of_joining_uses_the_devices_clock(late: float, taken: bool) -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -985,7 +985,7 @@ def test_the_last_second_of_joining_counts_by_the_devices_clock(late: float, tak
             device.join(parties.experiment)
 
 
-def test_a_reply_that_takes_its_time_does_not_make_a_device_late() -> None:
+def test_a_slow_reply_does_not_make_a_device_late() -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device()

@@ -80,14 +80,14 @@ def foreign() -> tuple[Party, ...]:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-def test_other_terms_than_those_asked_for_are_rejected(ledger: Ledger, role: int) -> None:
+def test_terms_other_than_requested_are_rejected(ledger: Ledger, role: int) -> None:
     parties = Parties()
     shown(parties, terms(guarantee=StatedGuarantee(Fraction(9))), role)
     Watched(parties, ledger).assert_rejects("digest of the terms of", 1 + role)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
-def test_terms_under_other_keys_than_pinned_are_rejected_before_the_helper_is_asked(
+def test_terms_under_unpinned_keys_are_rejected_before_contacting_the_helper(
     ledger: Ledger,
 ) -> None:
     parties = Parties(terms(parties=foreign()))
@@ -95,7 +95,7 @@ def test_terms_under_other_keys_than_pinned_are_rejected_before_the_helper_is_as
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
-def test_terms_that_one_party_did_not_sign_are_rejected(ledger: Ledger) -> None:
+def test_terms_without_one_partys_signature_are_rejected(ledger: Ledger) -> None:
     parties = Parties()
     own = [signature.hex() for signature in parties.pinned.signatures]
     for signatures in ([own[0], own[0]], own[:1], [], own[::-1], "no", [1, 2], ["zz", "zz"]):
@@ -142,7 +142,7 @@ def test_a_successor_that_one_old_key_did_not_approve_is_rejected(ledger: Ledger
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
-def test_terms_that_another_app_pinned_are_not_followed_without_approval(ledger: Ledger) -> None:
+def test_terms_pinned_by_another_app_are_not_followed_without_approval(ledger: Ledger) -> None:
     """An app that shares the ledger, with keys of its own, names the first app's terms as those
     before its own; their parties have signed nothing.
     """
@@ -159,7 +159,7 @@ def test_terms_that_another_app_pinned_are_not_followed_without_approval(ledger:
     assert ledger.known(other.experiment) is None
 
 
-def test_terms_of_others_lower_no_limit_by_naming_terms_in_advance(ledger: Ledger) -> None:
+def test_terms_naming_future_terms_lower_no_limit(ledger: Ledger) -> None:
     parties = Parties()
     other, theirs = others_naming(parties, ledger)
     theirs.terms(other.experiment)
@@ -171,7 +171,7 @@ def test_terms_of_others_lower_no_limit_by_naming_terms_in_advance(ledger: Ledge
         theirs.terms(other.experiment)
 
 
-def test_terms_that_name_the_same_ones_as_others_share_no_limits_with_them(ledger: Ledger) -> None:
+def test_terms_naming_the_same_predecessor_share_no_limits(ledger: Ledger) -> None:
     """The named terms are not known on this device."""
     first = Parties()
     other, theirs = others_naming(first, ledger)
@@ -199,7 +199,7 @@ def limit(ledger: Ledger, parties: Parties) -> Fraction:
     return known.account.limit
 
 
-def test_a_slot_that_comes_after_the_participant_left_is_not_kept(ledger: Ledger) -> None:
+def test_a_slot_assigned_after_withdrawal_is_not_kept(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -226,7 +226,7 @@ def test_two_successors_of_the_same_terms_are_rejected(ledger: Ledger) -> None:
         Watched(parties, ledger).device.join(first)
 
 
-def test_a_weaker_successor_named_by_the_app_is_rejected_where_the_old_terms_are_known(
+def test_a_weaker_successor_given_by_the_app_is_rejected(
     ledger: Ledger,
 ) -> None:
     parties = Parties()
@@ -237,7 +237,7 @@ def test_a_weaker_successor_named_by_the_app_is_rejected_where_the_old_terms_are
         watched.device.join(parties.experiment)
 
 
-def test_terms_of_another_middle_are_rejected(ledger: Ledger) -> None:
+def test_terms_of_another_trust_model_are_rejected(ledger: Ledger) -> None:
     parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
     Watched(parties, ledger).assert_rejects("must be other-server", 1)
 
@@ -343,7 +343,7 @@ ROUNDS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_a_round_that_is_not_as_guaranteed_is_rejected(ledger: Ledger, name: str) -> None:
+def test_a_round_that_differs_from_the_guarantee_is_rejected(ledger: Ledger, name: str) -> None:
     change, match = ROUNDS[name]
     parties = Parties(terms(aggregation=Aggregation(3)))
     released = parties.open()
@@ -409,7 +409,7 @@ def test_a_minimum_batch_that_is_too_small_is_rejected(ledger: Ledger) -> None:
     Watched(parties, ledger).assert_rejects("the minimum batch size of 3", 3)
 
 
-def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
+def test_cheap_rounds_count_against_the_participations_of_the_terms(
     ledger: Ledger,
 ) -> None:
     """A hundred times the noise costs a hundredth: still twice, as the participant read."""
@@ -440,7 +440,7 @@ def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
     assert other.drawn == []
 
 
-def test_terms_of_version_2_are_rejected_with_what_to_do(ledger: Ledger) -> None:
+def test_terms_of_version_2_are_rejected_with_a_remedy(ledger: Ledger) -> None:
     parties = Parties()
     old = parties.pinned.terms.encode().decode().replace('"version":3', '"version":2')
     for copies in parties.copies:
@@ -457,7 +457,7 @@ def test_a_round_of_another_experiment_is_rejected(ledger: Ledger) -> None:
     Watched(parties, ledger).assert_rejects("terms of the round", 3)
 
 
-def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
+def test_a_round_is_joined_once_whatever_slot_is_assigned(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     watched = Watched(parties, ledger)
@@ -471,7 +471,7 @@ def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
     assert watched.drawn[drawn:] == [NONCE_SIZE]
 
 
-def test_an_announcement_of_yesterday_is_rejected(ledger: Ledger) -> None:
+def test_an_outdated_announcement_is_rejected(ledger: Ledger) -> None:
     parties = Parties()
     released = parties.open()
     device = parties.device(ledger)
@@ -489,7 +489,7 @@ def test_an_announcement_of_yesterday_is_rejected(ledger: Ledger) -> None:
     assert rows(ledger, "SELECT * FROM rounds") == before
 
 
-def test_a_coordinator_that_opens_many_rounds_gets_what_was_guaranteed_and_no_more(
+def test_many_open_rounds_cannot_exceed_the_guarantee(
     ledger: Ledger,
 ) -> None:
     parties = Parties()
@@ -504,7 +504,7 @@ def test_a_coordinator_that_opens_many_rounds_gets_what_was_guaranteed_and_no_mo
     assert ledger.spent == terms().guarantee.epsilon
 
 
-def test_the_participants_own_limit_holds_over_all_experiments(ledger: Ledger) -> None:
+def test_the_participants_own_limit_applies_to_all_experiments(ledger: Ledger) -> None:
     ledger.set_own_limit(Fraction(3, 4))
     first, second = Parties(), Parties(terms(question="Which other?"))
     for parties in (first, second):
@@ -515,7 +515,7 @@ def test_the_participants_own_limit_holds_over_all_experiments(ledger: Ledger) -
     assert all(seen.method == "GET" for seen in second.trace)
 
 
-def test_a_limit_that_falls_after_joining_keeps_the_report_back(ledger: Ledger) -> None:
+def test_a_limit_lowered_after_joining_withholds_the_report(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -530,7 +530,9 @@ def test_a_limit_that_falls_after_joining_keeps_the_report_back(ledger: Ledger) 
 @pytest.mark.parametrize(
     "content", [b"", b"\xff", b"[]", b"{", b'{"error": 7}', b"[" * 100_000, b"7" * 5_000]
 )
-def test_nonsense_is_rejected_or_waited_out(ledger: Ledger, status: int, content: bytes) -> None:
+def test_invalid_replies_are_rejected_or_retried(
+    ledger: Ledger, status: int, content: bytes
+) -> None:
     parties = Parties()
     parties.fail = lambda _: httpx.Response(status, content=content)
     Watched(parties, ledger).assert_rejects("coordinator", 1)

@@ -30,7 +30,7 @@ print("light")
 
 
 @pytest.mark.parametrize("first", ["", "import tacit.client.openfeature"])
-def test_a_device_runs_without_numpy_and_without_a_web_framework(first: str) -> None:
+def test_a_device_needs_neither_numpy_nor_a_web_framework(first: str) -> None:
     program = WITHOUT + first + DEVICE
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120

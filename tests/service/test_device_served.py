@@ -61,7 +61,7 @@ def _round(both: Threads, digest: bytes, number: int = 0) -> Any:
 
 
 @pytest.mark.extended
-def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> None:
+def test_answers_from_devices_are_counted_by_the_experiment(both: Threads) -> None:
     async def person(number: int, http: httpx.AsyncClient, both: Threads, digest: bytes) -> Any:
         device = AsyncDevice(Ledger(":memory:"), pins(both), http=http)
         given = await device.join(digest)
@@ -99,7 +99,9 @@ def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.extended
-def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger: Ledger) -> None:
+def test_an_aborted_round_below_its_minimum_is_refunded_over_http(
+    both: Threads, ledger: Ledger
+) -> None:
     few = Aggregation(4)
     digest = begin(both, "Is it refunded?", Timing(joining=3, margin=4, grace=2), aggregation=few)
     with Device(ledger, pins(both)) as device:
@@ -113,9 +115,7 @@ def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger
 
 
 @pytest.mark.extended
-def test_a_device_comes_back_after_a_crash_and_sends_what_it_encrypted(
-    both: Threads, tmp_path: Path
-) -> None:
+def test_a_device_sends_its_encrypted_report_after_a_crash(both: Threads, tmp_path: Path) -> None:
     """The first attempt reaches nobody, and the process is gone after it."""
 
     def lost(_: httpx.Request) -> httpx.Response:
@@ -140,7 +140,7 @@ def test_a_device_comes_back_after_a_crash_and_sends_what_it_encrypted(
     again.ledger.close()
 
 
-def test_paused_and_stopped_experiments_ask_nobody(both: Threads) -> None:
+def test_paused_and_stopped_experiments_assign_no_slots(both: Threads) -> None:
     digest = begin(both, "Is it paused?")
     for change in (both.coordinator.pause, both.coordinator.stop):
         change(digest)
@@ -158,7 +158,7 @@ def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
             device.join(bytes(32))
 
 
-def test_an_invited_participant_takes_part_and_another_does_not(both: Threads) -> None:
+def test_only_an_invited_participant_takes_part(both: Threads) -> None:
     digest = begin(both, "Is it by invitation?", admission="invitation")
     (ticket,) = invitations.make(digest, both.members[0].key, 1)
     with Device(Ledger(":memory:"), pins(both)) as device:
@@ -207,7 +207,7 @@ WEAKER: dict[str, Callable[[TwoServerRound], TwoServerRound]] = {
 }
 
 
-def test_a_round_that_is_weaker_than_the_terms_is_rejected_over_http(both: Threads) -> None:
+def test_a_round_weaker_than_the_terms_is_rejected_over_http(both: Threads) -> None:
     """Both servers signed it, and the device draws, keeps and sends nothing."""
     slow = Timing(joining=60, margin=8, grace=60)
     digest = begin(both, "Is it weaker?", slow, aggregation=Aggregation(2))
@@ -237,7 +237,7 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
 
 
 @pytest.mark.extended
-def test_the_programs_of_the_page_about_devices_run(
+def test_the_documented_device_programs_run(
     both: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/devices.md").read_text(encoding="utf-8")

@@ -95,7 +95,7 @@ def test_a_masked_share_is_drawn_for_the_divisor_of_its_round(
         assert calls == [parameters(Fraction(5, 2), 37)]
 
 
-def test_every_masked_number_has_a_share_of_its_own(
+def test_every_masked_number_has_its_own_noise_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path, "secure-aggregation", min_batch_size=40) as (one, slot):
@@ -137,7 +137,7 @@ def test_shuffled_bits_have_the_announced_noise_bits(
             engine._signed(fewer)
 
 
-def test_a_device_takes_part_under_no_view_that_it_cannot_verify() -> None:
+def test_a_device_rejects_views_that_it_cannot_verify() -> None:
     """Between two servers devices leave the noise to the servers."""
     shared = Setting(TrustModel.TWO_SERVERS, "discrete-laplace").terms(Fraction(10))
     with pytest.raises(Rejected, match="view is opened-sum: must be"):
@@ -146,7 +146,7 @@ def test_a_device_takes_part_under_no_view_that_it_cannot_verify() -> None:
     reporter_of(served).check_terms(served)
 
 
-def test_split_numbers_add_up_to_the_level_and_one_share(
+def test_split_numbers_sum_to_the_level_and_one_noise_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about: dict[str, Any] = {"min_batch_size": 64, "delta": Fraction(1, 1000)}
@@ -164,7 +164,7 @@ def test_split_numbers_add_up_to_the_level_and_one_share(
     assert len(set(different)) > 7, "14 uniform parts, more than half alike: below 1e-20"
 
 
-def test_every_metric_through_a_shuffler_has_noise_of_its_own(
+def test_every_shuffled_metric_has_its_own_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about: dict[str, Any] = {"min_batch_size": 64, "delta": Fraction(1, 1000)}
@@ -188,7 +188,7 @@ def test_every_metric_through_a_shuffler_has_noise_of_its_own(
         assert sent == [[bytes([1]), bytes([BIT])]], "labelled by metric"
 
 
-def test_certified_shares_are_those_of_one_metric_in_one_round(
+def test_certified_shares_serve_one_metric_in_one_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not those of the ε of all rounds together, nor of another number of users."""
@@ -218,7 +218,7 @@ def test_certified_shares_are_those_of_one_metric_in_one_round(
     assert [sum(bits[: proven.bits]), sum(bits[proven.bits :])] == [6, 5]
 
 
-def test_messages_through_a_shuffler_are_no_wider_than_their_numbers(
+def test_messages_to_a_shuffler_are_as_wide_as_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wider ones could be told apart by what fills them."""
@@ -232,7 +232,7 @@ def test_messages_through_a_shuffler_are_no_wider_than_their_numbers(
 
 
 @pytest.mark.parametrize("said", list(product(RoundOutcome, repeat=2)))
-def test_a_refund_through_a_shuffler_needs_both_parties_abort(
+def test_a_shuffler_refund_needs_both_parties_abort(
     said: tuple[RoundOutcome, RoundOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shuffler, "accept", lambda *_: None)
@@ -244,13 +244,13 @@ def test_a_refund_through_a_shuffler_needs_both_parties_abort(
     assert not refunds(None, b"", [(1, said[0]), (1, said[1])]), "one party twice"
 
 
-def test_one_coordinators_word_refunds_nothing() -> None:
+def test_one_coordinators_abort_refunds_nothing() -> None:
     for reporter in (local.LocalReporter(), masking.MaskingReporter()):
         refunds: Any = reporter.refunds
         assert not refunds(None, b"", [b"aborted"])
 
 
-def test_every_local_number_has_noise_of_its_own(
+def test_every_local_number_has_its_own_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path, "local", levels=4) as (one, slot):

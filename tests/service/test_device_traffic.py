@@ -105,7 +105,7 @@ def named(trace: list[Seen]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("lossy", [0.0, 0.7])
-def test_the_traffic_is_the_same_bit_for_bit_whatever_happens(lossy: float) -> None:
+def test_traffic_is_identical_whatever_the_answer(lossy: float) -> None:
     """With the same seeds of clock and network; only encrypted bytes differ."""
     retried = 0
     for seed in range(3):
@@ -115,7 +115,7 @@ def test_the_traffic_is_the_same_bit_for_bit_whatever_happens(lossy: float) -> N
     assert bool(retried) == bool(lossy)
 
 
-def test_one_request_more_when_something_happened_would_be_seen() -> None:
+def test_one_additional_request_is_detected() -> None:
     """The comparison can fail: who asks for the terms again when something happened is caught."""
 
     def nosy(device: Device, parties: Parties) -> None:
@@ -126,7 +126,7 @@ def test_one_request_more_when_something_happened_would_be_seen() -> None:
     assert traffic(nosy, 1, 0.0) != traffic(never, 1, 0.0)
 
 
-def test_an_outcome_that_comes_too_late_changes_nothing() -> None:
+def test_a_late_answer_changes_no_traffic() -> None:
     """The device was running all the time, and looks at nothing twice."""
 
     def running(value: int | None) -> list[tuple[object, ...]]:
@@ -143,7 +143,7 @@ def test_an_outcome_that_comes_too_late_changes_nothing() -> None:
     assert running(0) == running(1) == running(None)
 
 
-def test_sizes_are_the_same_for_every_level_and_metric() -> None:
+def test_message_sizes_are_equal_for_every_level_and_metric() -> None:
     answer = Answer("how it went", ("walked", "liked"), 300, 60, high=Fraction(60))
     sizes = set()
     for walked, liked in product((0, 7.25, 60), repeat=2):
@@ -157,7 +157,7 @@ def test_sizes_are_the_same_for_every_level_and_metric() -> None:
     assert len(sizes) == 1
 
 
-def test_sending_times_of_zeros_and_ones_have_one_distribution() -> None:
+def test_sending_times_are_independent_of_the_answer() -> None:
     """120 devices with randomness of their own; false-alarm rate 1e-6."""
     times: dict[int, list[float]] = {0: [], 1: []}
     for number in range(120):
@@ -172,7 +172,7 @@ def test_sending_times_of_zeros_and_ones_have_one_distribution() -> None:
     assert all(60 <= when <= 60 + MARGIN / 2 for both in times.values() for when in both)
 
 
-def test_the_time_of_sending_is_known_when_joining_and_kept() -> None:
+def test_the_sending_time_is_fixed_when_joining() -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -191,7 +191,7 @@ def test_sending_times_are_uniform_over_half_the_margin() -> None:
     assert 0 <= min(draws) <= max(draws) < MARGIN / 2
 
 
-def test_the_two_servers_are_tried_again_at_times_of_their_own() -> None:
+def test_the_two_servers_are_retried_independently() -> None:
     pace = _pace(7)
     first, second = (pace.next_attempt(Attempt.REPORT, role, 1, START) for role in (0, 1))
     assert first != second
@@ -202,7 +202,7 @@ def test_the_two_servers_are_tried_again_at_times_of_their_own() -> None:
     )
 
 
-def test_both_servers_get_requests_of_one_size_in_one_order() -> None:
+def test_both_servers_get_equal_requests_in_the_same_order() -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -213,7 +213,7 @@ def test_both_servers_get_requests_of_one_size_in_one_order() -> None:
     assert sent[0].size == sent[1].size
 
 
-def test_joining_recording_and_asking_again_cause_no_request_but_joining(ledger: Ledger) -> None:
+def test_only_joining_causes_requests_before_the_report(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)

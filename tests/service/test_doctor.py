@@ -74,7 +74,7 @@ def states(found: list[Finding], where: str) -> dict[str, str]:
     return {one.what: one.state for one in found if one.where == where}
 
 
-def test_a_sound_deployment_has_nothing_broken(both: Threads) -> None:
+def test_a_correct_deployment_has_no_broken_checks(both: Threads) -> None:
     pins = [both.keys[0].hex(), fingerprint(both.keys[1])]
     found = examine([both.urls[0]], pins, metrics_meant=True)
     assert [one for one in found if one.state == BROKEN] == []
@@ -90,7 +90,7 @@ def test_a_sound_deployment_has_nothing_broken(both: Threads) -> None:
     assert states(found, "both") == {"apart": WARNING}
 
 
-def test_metrics_that_anyone_can_read_are_a_warning_unless_intended(both: Threads) -> None:
+def test_public_metrics_are_a_warning_unless_intended(both: Threads) -> None:
     assert states(examine([both.urls[0]]), both.urls[0])["metrics"] == WARNING
     found = examine([both.urls[0]], metrics_meant=True)
     assert states(found, both.urls[0])["metrics"] == OK
@@ -107,7 +107,7 @@ def test_metrics_that_anyone_can_read_are_a_warning_unless_intended(both: Thread
         ({"rate": 0}, BROKEN),
     ],
 )
-def test_a_party_that_does_not_limit_addresses_is_broken(
+def test_a_party_without_rate_limits_is_broken(
     tmp_path: Path, limits: dict[str, Any], state: str
 ) -> None:
     told = member(tmp_path, "helper", **limits)
@@ -134,7 +134,7 @@ def test_a_party_that_does_not_limit_addresses_is_broken(
         ),
     ],
 )
-def test_what_a_proxy_breaks_is_found(
+def test_defects_of_a_proxy_are_detected(
     both: Threads, broken: dict[str, Any], what: str, state: str
 ) -> None:
     with proxied(both.urls[0], **broken) as url:
@@ -143,7 +143,7 @@ def test_what_a_proxy_breaks_is_found(
         assert all(one.fix for one in found if one.state != OK)
 
 
-def test_other_keys_than_those_that_are_pinned_are_broken(both: Threads) -> None:
+def test_keys_other_than_the_pinned_ones_are_broken(both: Threads) -> None:
     found = examine([both.urls[1]], ["ab" * 32, both.keys[0].hex()])
     assert states(found, "helper's key") == {"pinned": BROKEN}
     assert states(found, "coordinator's key") == {"pinned": OK}
@@ -151,7 +151,7 @@ def test_other_keys_than_those_that_are_pinned_are_broken(both: Threads) -> None
 
 
 @pytest.mark.extended
-def test_terms_that_only_one_party_has_are_broken(tmp_path: Path) -> None:
+def test_terms_at_one_party_only_are_broken(tmp_path: Path) -> None:
     with served(tmp_path) as alone:
         experiment = experiment_of()
         terms = alone.terms(experiment.options)
@@ -167,14 +167,14 @@ def test_terms_that_only_one_party_has_are_broken(tmp_path: Path) -> None:
         assert signed(today=terms.last_day + timedelta(days=1)) == [OK]
 
 
-def test_an_address_without_a_party_is_broken(command: Command) -> None:
+def test_an_address_that_is_no_party_is_broken(command: Command) -> None:
     code, out, err = command("doctor", "http://127.0.0.1:9")
     assert (code, err) == (1, "")
     assert "start it with tacit serve" in " ".join(out.split())
     assert "64 hexadecimal digits" in rejected(command("doctor", "http://x", "--pin", "zz"))
 
 
-def test_the_operator_is_told_who_may_read_the_key_files(both: Threads, command: Command) -> None:
+def test_the_operator_learns_who_can_read_the_key_files(both: Threads, command: Command) -> None:
     member = both.members[0]
     assert {one.state for one in examine_files(member.config)} == {OK}
     words = ("doctor", both.urls[0], "--config", member.path)

@@ -44,14 +44,14 @@ def gaps(steps: Steps) -> list[float]:
     return [after - before for before, after in pairwise(steps.times)]
 
 
-def test_a_step_is_taken_at_once_and_again_when_it_is_worth() -> None:
+def test_a_step_runs_at_once_and_repeats_while_there_is_work() -> None:
     steps = Steps(0.05)
     with driving(steps):
         assert all(steps.taken.acquire(timeout=60) for _ in range(3))
     assert min(gaps(steps)) >= 0.05
 
 
-def test_what_comes_is_looked_at_soon_but_not_more_often_than_the_bound() -> None:
+def test_new_work_is_handled_soon_at_a_bounded_rate() -> None:
     steps = Steps(1000.0)
     with driving(steps) as driver:
         assert steps.taken.acquire(timeout=60)
@@ -62,7 +62,7 @@ def test_what_comes_is_looked_at_soon_but_not_more_often_than_the_bound() -> Non
     assert min(gaps(steps)) >= SHORTEST
 
 
-def test_a_failing_step_is_taken_again_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_step_is_retried_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     told: list[int] = []
     steps = Steps(1000.0)
     problems: list[Exception] = [KeyError("a secret"), Unavailable("the helper is away")]
@@ -79,13 +79,13 @@ def test_a_failing_step_is_taken_again_and_counted(caplog: pytest.LogCaptureFixt
     assert "the helper is away" in caplog.text
 
 
-def test_it_waits_longer_and_longer_but_not_forever() -> None:
+def test_retry_pauses_grow_up_to_a_bound() -> None:
     waits = [backoff(failures) for failures in range(1, 60)]
     assert all(0 < wait <= LONGEST for wait in waits)
     assert min(waits[20:]) >= LONGEST / 2
 
 
-def test_it_ends_while_it_waits() -> None:
+def test_the_driver_stops_while_waiting() -> None:
     steps = Steps(1000.0)
     with driving(steps):
         assert steps.taken.acquire(timeout=60)

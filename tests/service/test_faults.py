@@ -232,18 +232,18 @@ def play(directory: Path, seed: int) -> int:
 
 
 @pytest.mark.extended
-def test_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) -> None:
+def test_crashes_and_restored_databases_release_nothing_twice(tmp_path: Path) -> None:
     assert sum(play(tmp_path / str(seed), seed) for seed in range(2)) > 1
 
 
 @pytest.mark.slow
-def test_many_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) -> None:
+def test_many_crashes_and_restored_databases_release_nothing_twice(tmp_path: Path) -> None:
     """About one round in each history is released: they are short, and mostly of crashes."""
     assert sum(play(tmp_path / str(seed), seed) for seed in range(100, 600)) > 400
 
 
 @pytest.mark.extended
-def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     """The same reports, the same noise by round number, crashes at every place in between."""
     ends = []
     for name, deadly in (("calm", False), ("stormy", True)):
@@ -276,7 +276,7 @@ def survive(pair: Pair, fate: Fate, rng: random.Random, deadly: bool) -> None:
     pair.step(3)
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
@@ -298,7 +298,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert sum(r["reports"] for r in released) == len(asked) == 90
 
 
-def test_a_database_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+def test_an_unavailable_database_is_reported(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
@@ -316,7 +316,7 @@ def test_a_database_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
         pair.send(assigned, halves)
 
 
-def test_lost_key_files_end_the_round_and_nothing_is_said(tmp_path: Path) -> None:
+def test_lost_key_files_abort_the_round_and_reveal_nothing(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
@@ -335,7 +335,7 @@ def test_lost_key_files_end_the_round_and_nothing_is_said(tmp_path: Path) -> Non
         assert pair.hold(digest, WORTH.__getitem__) > 0
 
 
-def test_key_files_that_are_away_for_a_while_delay_and_lose_nothing(tmp_path: Path) -> None:
+def test_temporarily_missing_key_files_only_delay(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
@@ -351,9 +351,7 @@ def test_key_files_that_are_away_for_a_while_delay_and_lose_nothing(tmp_path: Pa
         assert sum(one["reports"] or 0 for one in rounds) == len(asked) == 90
 
 
-def test_a_list_that_comes_late_leaves_nothing_behind(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_list_leaves_no_state(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = pair.begin()
     pair.step(2)
     pair.report(digest, pair.participants(digest, 500), lambda _: 1)

@@ -87,7 +87,7 @@ def hold(one: Deployed, rng: random.Random) -> int:
 # Whole experiments
 
 
-def test_200_options_end_with_one_of_the_best(tmp_path: Path) -> None:
+def test_two_hundred_options_end_with_one_of_the_best(tmp_path: Path) -> None:
     """Over two servers; the same simulation is wrong in 0 of 400 seeds."""
     with deployed(fitted(participants=500, epsilon=Fraction(3)), tmp_path) as one:
         rng = random.Random(1)
@@ -116,7 +116,7 @@ def test_secure_aggregation_ends_with_one_of_the_best(tmp_path: Path) -> None:
         assert near_best(one.coordinator.status(one.digest)["best"], MEANS)
 
 
-def test_an_aborted_phase_is_held_again(tmp_path: Path) -> None:
+def test_an_aborted_phase_is_repeated(tmp_path: Path) -> None:
     with deployed(fitted(participants=300), tmp_path) as one:
         one.step(2)
         (before,) = one.coordinator.rounds(Stage.OPEN)
@@ -131,7 +131,7 @@ def test_an_aborted_phase_is_held_again(tmp_path: Path) -> None:
 # Definition and terms
 
 
-def test_a_definition_with_plays_is_written_read_and_put_into_terms() -> None:
+def test_a_definition_with_plays_round_trips_into_terms() -> None:
     defined = fitted(levels=4)
     assert (defined.algorithm, defined.delta) == ("private-dpe", Fraction(1, 10**6))
     assert parse(write(defined)) == defined
@@ -191,7 +191,7 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
         Definition.of(**given)
 
 
-def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
+def test_terms_reject_noise_below_the_guarantee() -> None:
     terms = fitted().terms(ADDRESSES[0], KEYS[0])
     context, noise = terms.context, terms.noise
     assert isinstance(context, FittedTerms)
@@ -214,7 +214,7 @@ def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
             replace(terms, **changed)
 
 
-def test_delta_counts_every_number_of_a_fit_where_shares_are_narrow() -> None:
+def test_delta_charges_narrow_shares_for_every_number_of_a_fit() -> None:
     """The sum of narrow discrete Gaussians is not quite one: each number adds its distance."""
     terms, sigma, shares = fitted().terms(ADDRESSES[0], KEYS[0]), Fraction(400), 62_500
     terms = replace(terms, context=FittedTerms((), dimension=4, plays=PLAYS, resolution=64))
@@ -226,7 +226,7 @@ def test_delta_counts_every_number_of_a_fit_where_shares_are_narrow() -> None:
     assert 1 > each > 1.0001 * one > 0
 
 
-def test_terms_of_fits_have_limits_and_no_other_parts() -> None:
+def test_terms_of_fits_are_bounded_and_exclude_other_parts() -> None:
     largest = FittedTerms((), dimension=MOST_FITTED, plays=most_plays(MOST_FITTED))
     largest.check(("a", "b"), 1)
     replace(largest, resolution=FINEST).check(("a", "b"), 1)
@@ -287,7 +287,7 @@ def test_plays_of_a_device_are_kept_recorded_and_sent(tmp_path: Path) -> None:
         assert not own.record(one.digest, {option: [1] * count})  # encrypted already
 
 
-def test_openfeature_hands_out_every_play(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_openfeature_serves_every_play(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with deployed(fitted(), tmp_path) as one:
         one.step(2)
         (given,) = one.join(1)
@@ -312,7 +312,7 @@ def test_openfeature_hands_out_every_play(tmp_path: Path, caplog: pytest.LogCapt
         assert f"all {PLAYS} options that are tried have an answer" in caplog.text
 
 
-def test_answers_are_recorded_though_successor_terms_came_meanwhile(tmp_path: Path) -> None:
+def test_answers_are_recorded_across_successor_terms(tmp_path: Path) -> None:
     with deployed(fitted(), tmp_path) as one:
         one.step(2)
         (given,) = one.join(1)
@@ -356,7 +356,7 @@ def test_a_device_rejects_altered_policies_and_less_noise(tmp_path: Path) -> Non
                 device(one, forged(given, **changed)).join(one.digest)
 
 
-def test_answers_that_are_missing_count_as_nothing() -> None:
+def test_missing_answers_count_as_zero() -> None:
     defined = fitted()
     terms = defined.terms(ADDRESSES[0], KEYS[0])
     (round_,) = defined.experiment().propose()
@@ -368,7 +368,7 @@ def test_answers_that_are_missing_count_as_nothing() -> None:
     assert found == {0: 1}
 
 
-def test_the_longest_policy_fits_into_an_announcement() -> None:
+def test_the_longest_policy_is_accepted_in_an_announcement() -> None:
     assert LONGEST == LONGEST_POLICY
     for dimension in (1, 4, 41, 64):
         rows = ((1.0,) * most_plays(dimension),) * dimension
@@ -379,7 +379,7 @@ def test_the_longest_policy_fits_into_an_announcement() -> None:
 # The guarantee, from the reports and the distribution of the noise
 
 
-def test_no_policy_makes_a_report_longer_than_the_ball() -> None:
+def test_no_policy_moves_a_report_outside_the_ball() -> None:
     """Random matrices of any size, also from a malicious coordinator; 2R is nearly reached."""
     rng = np.random.default_rng(1)
     for dimension, resolution in ((1, 8), (3, 64), (6, 1 << 16)):
@@ -398,7 +398,7 @@ def test_no_policy_makes_a_report_longer_than_the_ball() -> None:
         assert report.squared_sensitivity == (2 * resolution) ** 2
 
 
-def test_no_policy_silences_a_device_for_some_answers_only() -> None:
+def test_no_policy_suppresses_reports_for_some_answers() -> None:
     """A malicious coordinator sees who sends nothing: any policy is rejected whatever the answers
     are, or accepted whatever they are.
     """
@@ -416,7 +416,7 @@ def test_no_policy_silences_a_device_for_some_answers_only() -> None:
         assert fates == ({"sent"} if size <= LARGEST_ENTRY else {"rejected"}), size
 
 
-def test_a_report_has_one_level_of_the_terms_for_every_play() -> None:
+def test_a_report_covers_every_play() -> None:
     report, policy = FitReport(1, 100, levels=2), FitPolicy(((0, 1), (3, 2)), ((0.5, 0.5),))
     for played in ((0, 0, 0), (2, 2, 2)):
         assert len(report.vector(policy, played)) == 1
@@ -431,7 +431,7 @@ def test_a_report_has_one_level_of_the_terms_for_every_play() -> None:
             report.vector(policy, wrong)  # type: ignore[arg-type]
 
 
-def test_rounding_is_without_bias() -> None:
+def test_rounding_is_unbiased() -> None:
     """The mean of 4,000 roundings, within 5 standard deviations: a false alarm in 10^6 runs."""
     report, policy = FitReport(2, 100), FitPolicy(((0, 1),), ((0.3,), (-0.77,)))
     drawn = np.array([report.vector(policy, (1,)) for _ in range(4000)])
@@ -473,7 +473,7 @@ def test_honest_devices_are_never_clipped_and_fit_least_squares() -> None:
         experiment.observe(round_, protocol.simulate(load, rng))
 
 
-def test_delta_from_all_pairs_of_reports_and_all_outputs() -> None:
+def test_delta_matches_enumeration_over_reports_and_outputs() -> None:
     """Reports of one number: sums over the actual distribution of the noisy sum."""
     target = ApproximateDP(1.0, 1e-4)
     statistic = FitStatistic(dimension=1, resolution=4)
@@ -492,7 +492,7 @@ def test_delta_from_all_pairs_of_reports_and_all_outputs() -> None:
     assert GaussianLoss(sigma / 2, math.sqrt(square)).delta(1.0) > 10 * target.delta
 
 
-def test_the_stated_noise_is_the_least_within_a_thousandth() -> None:
+def test_the_stated_noise_is_minimal_to_a_thousandth() -> None:
     for epsilon, delta, dimension in ((1.0, 1e-6, 8), (0.2, 1e-8, 3), (4.0, 1e-5, 41)):
         statistic = FitStatistic(dimension, 1 << 16)
         sigma = Fraction(statistic.noise(ApproximateDP(epsilon, delta))[0].std)
@@ -550,6 +550,6 @@ def test_released_fits_have_the_noise_of_both_servers(tmp_path: Path) -> None:
 @pytest.mark.extended
 @pytest.mark.parametrize("fault", [halved, missing, once_per_round])
 @pytest.mark.parametrize("role", ["coordinator", "helper"])
-def test_wrong_noise_of_one_server_is_found(tmp_path: Path, fault: Factory, role: str) -> None:
+def test_wrong_noise_of_one_server_is_detected(tmp_path: Path, fault: Factory, role: str) -> None:
     """Halved proposals leave 0.74 of the variance, of 1,845 numbers: missed in 1 of 10,000."""
     assert problems(released_noise(tmp_path, 45, **{role: fault})) != set()

@@ -77,7 +77,7 @@ def ask(app: LimitsMiddleware, method: str, path: str, **more: Any) -> httpx.Res
         ("POST", "/experiments", 20),
     ],
 )
-def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, most: int) -> None:
+def test_a_body_is_accepted_up_to_its_limit(method: str, path: str, most: int) -> None:
     app = front(Limits(request_bytes=20, admin_bytes=20, call_bytes=30))
 
     async def in_parts(size: int) -> AsyncIterator[bytes]:
@@ -94,7 +94,7 @@ def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, 
         assert rejected.json()["detail"] == f"The body must have {rule} {most} bytes."
 
 
-def test_a_report_has_exactly_its_size() -> None:
+def test_a_report_body_has_an_exact_size() -> None:
     async def in_parts() -> AsyncIterator[bytes]:
         yield b"x" * 9
 
@@ -120,7 +120,7 @@ def test_a_larger_body_needs_the_admin_token() -> None:
     assert asked.status_code == 413
 
 
-def test_large_bodies_in_memory_are_bounded_together() -> None:
+def test_the_total_size_of_large_bodies_is_bounded() -> None:
     rules = front(Limits(admin_bytes=10, call_bytes=100))._bodies
     with rules.holding(ExpectedBody(60)), rules.holding(ExpectedBody(10)):
         with rules.holding(ExpectedBody(40)):
@@ -134,7 +134,7 @@ def test_large_bodies_in_memory_are_bounded_together() -> None:
         pass
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "SLOWEST", 0.05)
 
     async def slow() -> AsyncIterator[bytes]:
@@ -145,13 +145,13 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
     assert ask(front(), "PUT", REPORT, content=slow()).status_code == 408
 
 
-def test_an_address_that_asks_too_often_is_told_when_to_come_back() -> None:
+def test_an_address_over_its_rate_is_told_when_to_retry() -> None:
     app = front(Limits(rate=1, burst=2, behind_proxy=False))
     assert [ask(app, "GET", "/").status_code for _ in range(3)] == [200, 200, 429]
     assert ask(app, "GET", "/").headers["retry-after"] == "1"
 
 
-def test_behind_a_proxy_only_the_named_header_counts_and_its_last_entry() -> None:
+def test_behind_a_proxy_the_last_entry_of_the_configured_header_counts() -> None:
     app = front(Limits(rate=1, burst=1))
     assert {ask(app, "GET", "/").status_code for _ in range(5)} == {200}
     app = front(Limits(rate=1, burst=1, address_header="X-Forwarded-For"))
@@ -162,7 +162,7 @@ def test_behind_a_proxy_only_the_named_header_counts_and_its_last_entry() -> Non
     assert ask(app, "GET", "/", headers={"X-Forwarded-For": "192.0.2.8"}).status_code == 200
 
 
-def test_an_address_is_forgotten_when_its_bucket_is_full_again() -> None:
+def test_a_full_rate_bucket_is_forgotten() -> None:
     now = [0.0]
     buckets = TokenBuckets(2, 3, clock=lambda: now[0])
     for _ in range(4):
@@ -180,7 +180,7 @@ def test_an_address_is_forgotten_when_its_bucket_is_full_again() -> None:
     assert [buckets.wait("a") > 0 for _ in range(4)] == [False] * 3 + [True]
 
 
-def test_a_burst_opens_no_more_streams_than_the_limit() -> None:
+def test_a_burst_opens_at_most_the_limit_of_streams() -> None:
     async def burst() -> None:
         started, go = 0, asyncio.Event()
 
@@ -220,7 +220,7 @@ def test_a_burst_opens_no_more_streams_than_the_limit() -> None:
     asyncio.run(burst())
 
 
-def test_addresses_in_memory_are_bounded() -> None:
+def test_the_number_of_remembered_addresses_is_bounded() -> None:
     buckets = TokenBuckets(1, 1, clock=lambda: 0.0)
     for number in range(MOST_ADDRESSES + 10):
         assert not buckets.wait(f"a{number}")
@@ -228,7 +228,7 @@ def test_addresses_in_memory_are_bounded() -> None:
     assert buckets.wait(f"a{MOST_ADDRESSES + 9}")
 
 
-def test_clients_of_a_socket_for_both_families_are_counted_apart() -> None:
+def test_clients_of_a_dual_stack_socket_are_limited_separately() -> None:
     """All IPv4 clients shared the limit of one /64 network: one of them kept all others out."""
     buckets = TokenBuckets(1, 2, clock=lambda: 0.0)
     for _ in range(3):
@@ -239,7 +239,7 @@ def test_clients_of_a_socket_for_both_families_are_counted_apart() -> None:
     assert not buckets.wait("::1")
 
 
-def test_pages_of_any_origin_may_ask_what_devices_ask_without_credentials() -> None:
+def test_any_origin_may_call_device_endpoints_without_credentials() -> None:
     app, origin = front(), {"Origin": "https://page.example"}
     for method, path in (("GET", "/experiments"), ("POST", PLACES), ("PUT", REPORT)):
         said = ask(app, method, path, headers=origin).headers
@@ -263,7 +263,7 @@ def test_preflights_count_against_the_limit_of_their_address() -> None:
     assert ask(app, "GET", "/").status_code == 429
 
 
-def test_no_page_of_another_origin_may_read_what_admins_ask() -> None:
+def test_no_foreign_origin_may_read_admin_endpoints() -> None:
     app, origin = front(), {"Origin": "https://page.example"}
     for what in ("status", "estimates", "export", "stop"):
         path = f"/experiments/{'a' * 64}/{what}"
@@ -277,7 +277,7 @@ def test_no_page_of_another_origin_may_read_what_admins_ask() -> None:
     assert preflight.headers["access-control-allow-methods"] == "GET"
 
 
-def test_named_origins_alone_may_ask_where_some_are_named() -> None:
+def test_only_configured_origins_may_call() -> None:
     app = front(origins=("https://app.example",))
     said = ask(app, "GET", "/experiments", headers={"Origin": "https://app.example"}).headers
     assert (said["access-control-allow-origin"], said["vary"]) == ("https://app.example", "Origin")
@@ -285,7 +285,7 @@ def test_named_origins_alone_may_ask_where_some_are_named() -> None:
     assert "access-control-allow-origin" not in said
 
 
-def test_every_answer_has_the_headers_that_keep_browsers_careful() -> None:
+def test_every_response_has_security_headers() -> None:
     for path in ("/", "/fails"):
         said = ask(front(), "GET", path).headers
         assert said["x-content-type-options"] == "nosniff"
@@ -293,7 +293,7 @@ def test_every_answer_has_the_headers_that_keep_browsers_careful() -> None:
         assert "default-src 'none'" in said["content-security-policy"]
 
 
-def test_what_fails_inside_is_logged_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_internal_errors_are_logged_without_their_message(caplog: pytest.LogCaptureFixture) -> None:
     failed = ask(front(), "GET", "/fails")
     assert (failed.status_code, failed.json()["type"]) == (500, "/problems/internal-error")
     assert "secret" not in failed.text + caplog.text

@@ -43,7 +43,7 @@ def to_the_end(pair: Pair, digest: bytes) -> None:
 
 
 @pytest.mark.extended
-def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None:
+def test_an_experiment_without_participants_never_ends_by_itself(pair: Pair) -> None:
     digest = pair.begin(experiment_of(300))
     for _ in range(6):
         pair.step(2)
@@ -56,7 +56,7 @@ def test_an_experiment_without_visitors_never_ends_by_itself(pair: Pair) -> None
 
 
 @pytest.mark.extended
-def test_participants_who_take_slots_and_never_report_end_nothing(pair: Pair) -> None:
+def test_participants_without_reports_end_no_experiment(pair: Pair) -> None:
     """Sybils waste rounds; afterwards the experiment has as many participants as before."""
     digest = pair.begin(experiment_of(900))
     pair.hold(digest, WORTH.__getitem__)
@@ -108,7 +108,7 @@ def test_only_released_reports_end_an_experiment(seed: int, share: float, horizo
     assert released > horizon // 3  # the rest is fewer than the next round of the learner
 
 
-def test_a_stopped_experiment_says_so(pair: Pair) -> None:
+def test_a_stopped_experiment_states_the_reason(pair: Pair) -> None:
     digest = pair.begin()
     assert pair.coordinator.status(digest)["ended"] is None
     pair.coordinator.pause(digest)
@@ -118,7 +118,7 @@ def test_a_stopped_experiment_says_so(pair: Pair) -> None:
 
 
 @pytest.mark.extended
-def test_a_later_last_day_continues_an_experiment_whose_days_have_passed(pair: Pair) -> None:
+def test_a_later_last_day_resumes_an_ended_experiment(pair: Pair) -> None:
     day = date.fromtimestamp(START)
     digest = pair.begin(experiment_of(1500), last_day=day)
     pair.hold(digest, WORTH.__getitem__)
@@ -143,7 +143,7 @@ def test_a_later_last_day_continues_an_experiment_whose_days_have_passed(pair: P
     assert status["ended"] == "participants-reached"
 
 
-def test_a_clock_that_was_wrong_for_a_moment_ends_no_experiment_for_good(pair: Pair) -> None:
+def test_a_temporarily_wrong_clock_ends_no_experiment(pair: Pair) -> None:
     """It had passed the last day: only successor terms with a later one continued."""
     digest = pair.begin(experiment_of(300))
     now, pair.clock.now = pair.clock.now, pair.clock.now + 20 * 365 * 86_400
@@ -174,7 +174,7 @@ def extended(pair: Pair, digest: bytes, participants: int | None) -> bytes:
 
 
 @pytest.mark.extended
-def test_more_participants_continue_an_experiment_whose_participants_have_reported(
+def test_more_planned_participants_resume_an_ended_experiment(
     pair: Pair,
 ) -> None:
     digest = pair.begin(experiment_of(600))
@@ -197,7 +197,7 @@ def test_more_participants_continue_an_experiment_whose_participants_have_report
     assert status["people"]["reported"] > 700  # most of those planned in addition came
 
 
-def test_participants_that_are_planned_more_wait_for_both_signatures(pair: Pair) -> None:
+def test_additional_participants_need_both_signatures(pair: Pair) -> None:
     digest = pair.begin(experiment_of(600))
     pair.hold(digest, WORTH.__getitem__)
     terms = replace(pair.coordinator.terms(digest).terms, predecessor=digest)
@@ -217,7 +217,7 @@ def test_participants_that_are_planned_more_wait_for_both_signatures(pair: Pair)
     horizon=st.sampled_from(PLANNED),
     seed=st.integers(0, 2**32),
 )
-def test_rounds_offer_more_slots_by_the_no_show_rate_and_never_more_than_are_left(
+def test_rounds_offer_additional_slots_for_expected_no_shows(
     no_show: Fraction, share: float, horizon: int, seed: int
 ) -> None:
     rng, released = np.random.default_rng(seed), 0
@@ -246,7 +246,7 @@ def test_rounds_offer_more_slots_by_the_no_show_rate_and_never_more_than_are_lef
     assert released <= horizon
 
 
-def test_a_round_whose_expected_no_shows_stay_away_has_the_reports_it_needs(pair: Pair) -> None:
+def test_a_round_with_the_expected_no_shows_reaches_its_minimum(pair: Pair) -> None:
     rate = Fraction(1, 4)
     needed = [one.participants for one in experiment_of().propose()]
     digest = pair.begin(no_show=rate)

@@ -81,7 +81,7 @@ def assert_problem(said: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-def test_a_report_that_is_not_whole_is_rejected_and_not_kept(
+def test_a_truncated_report_is_rejected_and_not_stored(
     both: Threads, digest: bytes, joined: Joined, role: int
 ) -> None:
     pinned = both.pinned(digest)
@@ -109,7 +109,7 @@ def test_a_report_that_is_not_whole_is_rejected_and_not_kept(
     assert rows(both.parties[role]) == before
 
 
-def test_a_report_goes_to_its_own_place_of_its_own_round(
+def test_a_report_is_bound_to_its_slot_and_round(
     both: Threads, digest: bytes, joined: Joined
 ) -> None:
     half = split(both.pinned(digest), joined.announcement, joined.place, [1])[0]
@@ -149,7 +149,7 @@ def test_a_report_goes_to_its_own_place_of_its_own_round(
         b'{"nonce": ' + b"9" * 4000 + b"}",
     ],
 )
-def test_who_joins_with_nonsense_gets_no_place(
+def test_malformed_joins_get_no_slot(
     both: Threads, digest: bytes, joined: Joined, body: bytes
 ) -> None:
     del joined  # there are places
@@ -162,7 +162,7 @@ def test_who_joins_with_nonsense_gets_no_place(
     assert rows(both.coordinator) == before
 
 
-def test_what_was_sent_is_not_repeated_in_the_rejection(both: Threads, digest: bytes) -> None:
+def test_rejections_do_not_repeat_the_request(both: Threads, digest: bytes) -> None:
     path, secret = f"/experiments/{digest.hex()}/places", "my-secret-invitation"
     for body in ({"nonce": secret}, {"nonce": "0" * 32, secret: secret, "invitation": [secret]}):
         said = both.post(0, path, json=body)
@@ -182,7 +182,7 @@ def test_a_problem_names_the_field_and_the_rule(both: Threads, digest: bytes) ->
         assert found.json()["detail"].endswith(said)
 
 
-def test_nobody_joins_an_experiment_that_is_not_there(both: Threads) -> None:
+def test_an_unknown_experiment_cannot_be_joined(both: Threads) -> None:
     asked = {"nonce": "0" * 32}
     assert both.post(0, f"/experiments/{'0' * 64}/places", json=asked).status_code == 404
     assert both.post(0, "/experiments/short/places", json=asked).status_code == 422
@@ -214,7 +214,7 @@ def called(both: Threads, named: bytes, asked: str, body: bytes, **changed: Any)
     return sign_call(path, replace(header, **changed), key, method)
 
 
-def test_the_helper_answers_nobody_but_the_coordinator(
+def test_the_helper_answers_the_coordinator_only(
     both: Threads, digest: bytes, joined: Joined
 ) -> None:
     stranger, helper = Ed25519PrivateKey.generate(), both.members[1].key
@@ -250,7 +250,7 @@ def test_the_helper_answers_nobody_but_the_coordinator(
                 assert_problem(said)
 
 
-def test_a_call_for_another_experiment_of_the_same_coordinator_is_rejected(
+def test_a_call_for_another_experiment_is_rejected(
     both: Threads, digest: bytes, joined: Joined
 ) -> None:
     other = both.begin(question="Another one?")
@@ -278,7 +278,7 @@ def test_a_call_about_another_round_than_its_path_is_rejected(
         ({"suite": HpkeSuite.X25519}, "suite of the round is"),
     ],
 )
-def test_the_helper_signs_no_longer_grace_and_no_other_suite_over_http(
+def test_the_helper_rejects_a_longer_grace_and_another_suite(
     both: Threads, digest: bytes, joined: Joined, changed: dict[str, Any], reason: str
 ) -> None:
     owner, identity = both.members[0].key, os.urandom(16)
@@ -309,7 +309,7 @@ def test_the_helper_signs_no_longer_grace_and_no_other_suite_over_http(
     assert identity not in {row.identity for row in both.helper.rounds(*schema.LIVE)}
 
 
-def test_only_the_helpers_own_signature_makes_terms_run(both: Threads) -> None:
+def test_only_the_helpers_signature_activates_terms(both: Threads) -> None:
     terms = both.terms(("a", "b", "c"), question="Signed by whom?")
     name = both.coordinator.create(terms, experiment_of(options=("a", "b", "c")), TIMING).hex()
     path = f"/experiments/{name}/cosignature"
@@ -321,7 +321,7 @@ def test_only_the_helpers_own_signature_makes_terms_run(both: Threads) -> None:
     assert both.ask(bytes.fromhex(name)).status_code == 409
 
 
-def test_the_helper_takes_no_terms_that_it_did_not_sign(both: Threads, digest: bytes) -> None:
+def test_the_helper_rejects_terms_that_it_did_not_sign(both: Threads, digest: bytes) -> None:
     terms = both.pinned(digest).terms
     foreign = replace(terms, question="Foreign?")
     weaker = replace(terms, predecessor=digest, guarantee=StatedGuarantee(Fraction(2)))
@@ -342,7 +342,7 @@ def test_the_helper_takes_no_terms_that_it_did_not_sign(both: Threads, digest: b
 # Everything that the documents allow, and more
 
 
-def test_paths_and_methods_that_are_not_there_are_told_so(both: Threads) -> None:
+def test_unknown_paths_and_methods_are_problem_documents(both: Threads) -> None:
     for role in (0, 1):
         for path in ("/", "/nowhere", "/experiments/", "/docs", "/redoc", "//", "/%00", "/.git"):
             if (role, path) == (0, "/"):
@@ -355,7 +355,7 @@ def test_paths_and_methods_that_are_not_there_are_told_so(both: Threads) -> None
         assert "GET" in said.headers["allow"]
 
 
-def test_both_documents_describe_every_answer(both: Threads) -> None:
+def test_the_openapi_documents_describe_every_response(both: Threads) -> None:
     for role in (0, 1):
         document = both.get(role, "/openapi.json").json()
         for path, operations in document["paths"].items():
@@ -390,7 +390,7 @@ def schemathesis(url: str, directory: Path, *words: str) -> str:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("role", [0, 1])
-def test_a_stranger_finds_no_answer_that_is_not_in_the_document(
+def test_unauthenticated_requests_get_documented_responses_only(
     both: Threads, tmp_path: Path, role: int
 ) -> None:
     found = schemathesis(both.urls[role], tmp_path, "--phases=coverage", "--seed=1")
@@ -399,7 +399,7 @@ def test_a_stranger_finds_no_answer_that_is_not_in_the_document(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", [0, 1])
-def test_an_admin_with_real_names_finds_no_answer_that_is_not_in_the_document(
+def test_authenticated_requests_get_documented_responses_only(
     both: Threads, digest: bytes, joined: Joined, tmp_path: Path, role: int
 ) -> None:
     (tmp_path / "schemathesis.toml").write_text(
@@ -417,7 +417,7 @@ def test_an_admin_with_real_names_finds_no_answer_that_is_not_in_the_document(
     assert found == ""
 
 
-def test_bytes_that_are_no_http_are_answered_and_the_next_is_served(both: Threads) -> None:
+def test_malformed_http_is_answered_and_the_next_request_served(both: Threads) -> None:
     host, port = both.urls[0].removeprefix("http://").split(":")
     negative = b"PUT /x HTTP/1.1\r\nContent-Length: -5\r\n\r\n"
     for nonsense in (b"\x00\xff\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", negative):
@@ -440,7 +440,7 @@ HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         [b"GET /" + b"x" * connections.LARGEST + b" HTTP/1.1\r\n\r\n"],
     ],
 )
-def test_headers_beyond_their_limit_are_told_so(both: Threads, head: list[bytes]) -> None:
+def test_oversized_headers_are_rejected(both: Threads, head: list[bytes]) -> None:
     """Whole, in many, in parts without an end, or a path."""
     host, port = both.urls[0].removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as line:
@@ -459,7 +459,7 @@ def test_headers_beyond_their_limit_are_told_so(both: Threads, head: list[bytes]
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /heal", HEAD[:-1]])
-def test_a_request_that_does_not_come_is_not_waited_for(
+def test_a_stalled_request_times_out(
     both: Threads, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "SLOWEST", 0.2)

@@ -97,7 +97,7 @@ EXPECTED = {
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_page_about_a_trust_model_runs(
+def test_the_page_of_each_trust_model_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise, cost, count = EXPECTED[name]
@@ -120,7 +120,7 @@ def test_the_page_about_a_trust_model_runs(
 
 
 @pytest.mark.extended
-def test_the_page_about_two_organisations_runs_with_proofs(
+def test_the_page_of_two_organisations_runs_with_proofs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with following("two-organisations", tmp_path, monkeypatch) as reader:

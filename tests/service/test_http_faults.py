@@ -209,7 +209,7 @@ def play(directory: Path, model: str, first: int, after: bool) -> int:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("model", MODELS)
-def test_crashes_at_some_commits_lose_nothing(tmp_path: Path, model: str) -> None:
+def test_crashes_at_some_commits_lose_no_data(tmp_path: Path, model: str) -> None:
     for number in range(3, PERIOD, SAMPLED):
         assert play(tmp_path / str(number), model, number, after=number % 2 == 0) > 1
 
@@ -217,7 +217,7 @@ def test_crashes_at_some_commits_lose_nothing(tmp_path: Path, model: str) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("model", MODELS)
-def test_crashes_at_every_commit_lose_nothing(tmp_path: Path, model: str, after: bool) -> None:
+def test_crashes_at_every_commit_lose_no_data(tmp_path: Path, model: str, after: bool) -> None:
     """Histories with crashes from each of `PERIOD` consecutive commits on."""
     for first in range(1, PERIOD + 1):
         assert play(tmp_path / str(first), model, first, after) > 1

@@ -34,7 +34,7 @@ def ask(one: Deployed, invitation: str | None) -> Assigned | Rejected:
 
 
 @pytest.mark.parametrize("trust", SHARED)
-def test_only_invitations_of_the_issuer_admit(tmp_path: Path, trust: str) -> None:
+def test_only_invitations_of_the_issuer_are_accepted(tmp_path: Path, trust: str) -> None:
     with deployed(definition_of(trust, **INVITED), tmp_path) as one:
         one.step(2)
         for nobody in (None, *(made for n in (0, 1) for made in one.invitations(1, SECRETS[n]))):
@@ -44,7 +44,7 @@ def test_only_invitations_of_the_issuer_admit(tmp_path: Path, trust: str) -> Non
         assert isinstance(ask(one, invitation), Forbidden), "each is for one participation"
 
 
-def test_the_shuffler_takes_no_report_of_a_participant_whom_the_coordinator_invented(
+def test_the_shuffler_rejects_participants_invented_by_the_coordinator(
     tmp_path: Path,
 ) -> None:
     """A malicious coordinator gives a slot without an invitation; the shuffler rejects it."""
@@ -65,7 +65,7 @@ def test_the_shuffler_takes_no_report_of_a_participant_whom_the_coordinator_inve
         assert one.helper.keep([waiting]) == [None]
 
 
-def test_a_coordinator_cannot_use_the_invitations_of_those_who_ask_it(tmp_path: Path) -> None:
+def test_a_coordinator_cannot_reuse_invitations_that_it_receives(tmp_path: Path) -> None:
     """It kept those of participants whom it gave no slot, and filled rounds with its own
     participants.
     """
@@ -104,7 +104,7 @@ def test_a_coordinator_cannot_use_the_invitations_of_those_who_ask_it(tmp_path: 
             assert device.ledger.spent_delta == one.pinned.terms.delta_cost > 0
 
 
-def test_a_coordinator_of_secure_aggregation_invents_whom_it_likes_despite_an_issuer(
+def test_a_coordinator_of_secure_aggregation_can_invent_clients_despite_an_issuer(
     tmp_path: Path,
 ) -> None:
     """Nobody but the coordinator checks invitations there, so a careful device does not join.
@@ -148,7 +148,7 @@ def sessions(one: Fronted) -> dict[tuple[bytes, int, bytes], Any]:
 
 
 @pytest.mark.parametrize("trust", SHARED)
-def test_no_party_is_the_issuer_where_devices_share_the_noise(trust: str) -> None:
+def test_where_devices_share_the_noise_no_party_is_the_issuer(trust: str) -> None:
     for key in KEYS[: 2 if trust == "shuffler" else 1]:
         defined = definition_of(trust, admission="invitation", issuer=key)
         with pytest.raises(Rejected, match="must be a key of no party"):
@@ -156,7 +156,7 @@ def test_no_party_is_the_issuer_where_devices_share_the_noise(trust: str) -> Non
 
 
 @pytest.mark.parametrize("trust", ["two-servers", "local", *SHARED])
-def test_open_admission_is_said_first_and_needs_the_user_s_word(trust: str) -> None:
+def test_open_admission_is_stated_first_and_needs_consent(trust: str) -> None:
     """The guarantee begins with it, wherever devices share the noise and one party admits them."""
     terms = definition_of(trust).terms(ADDRESSES[0], KEYS[0])
     words, shared = in_words(terms), trust in SHARED

@@ -352,14 +352,14 @@ def report(pair: Pair, digest: bytes, in_sum: Mapping[bytes, set[int]]) -> None:
 # Claims
 
 
-def test_parties_that_are_killed_lose_nothing_and_count_nothing_twice(
+def test_killed_parties_lose_and_duplicate_nothing(
     database: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Ten times each, over both databases together."""
     survive(tmp_path, database, 5)
 
 
-def test_two_processes_per_party_that_are_killed_lose_nothing_and_count_nothing_twice(
+def test_two_killed_processes_per_party_lose_and_duplicate_nothing(
     postgresql: str, tmp_path: Path
 ) -> None:
     """Four processes on two databases, three kills of each."""
@@ -367,13 +367,13 @@ def test_two_processes_per_party_that_are_killed_lose_nothing_and_count_nothing_
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_lose_nothing_and_count_nothing_twice(
+def test_a_hundred_kills_lose_and_duplicate_nothing(
     database: Callable[[str], str], tmp_path: Path
 ) -> None:
     survive(tmp_path, database, 100)
 
 
-def test_a_helper_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
+def test_an_unavailable_helper_only_delays(tmp_path: Path) -> None:
     """Away while participants report, and away when the deadline has passed; then the next
     rounds.
     """

@@ -30,7 +30,7 @@ class Looked:
         return f"{name}{len(self.asked)}".encode()
 
 
-def test_all_who_ask_meanwhile_get_one_answer() -> None:
+def test_concurrent_requests_share_one_lookup() -> None:
     look = Looked()
     look.free.clear()
     said = CoalescingCache(look)
@@ -46,7 +46,7 @@ def test_all_who_ask_meanwhile_get_one_answer() -> None:
     assert look.asked == ["a"]
 
 
-def test_an_answer_is_looked_up_again_soon_and_when_something_changed(
+def test_a_cached_answer_expires_soon_and_on_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(coalescing_cache, "FRESH", 3600.0)
@@ -62,7 +62,7 @@ def test_an_answer_is_looked_up_again_soon_and_when_something_changed(
     assert asyncio.run(ask()) == [b"a1", b"a1", b"b2", b"a3", b"a4"]
 
 
-def test_what_could_not_be_looked_up_is_tried_anew() -> None:
+def test_failed_lookups_are_retried() -> None:
     look = Looked(failing=1)
     said = CoalescingCache(look)
 
@@ -74,7 +74,7 @@ def test_what_could_not_be_looked_up_is_tried_anew() -> None:
     assert asyncio.run(ask()) == b"a2"
 
 
-def test_few_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescing_cache, "MOST", 3)
     said = CoalescingCache(Looked())
 
@@ -95,7 +95,7 @@ def test_few_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         ("PUT", "/elsewhere", True),
     ],
 )
-def test_what_may_change_an_experiment_is_known_before_it_is_answered(
+def test_changes_to_an_experiment_are_visible_before_the_response(
     method: str, path: str, forgets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coalescing_cache, "FRESH", 60.0)  # also on a busy machine

@@ -78,7 +78,7 @@ def remembering(path: Path | str, *known: Terms) -> Ledger:
     st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30), st.booleans()), max_size=12),
     st.none() | st.fractions(0, 2, max_denominator=50),
 )
-def test_charges_are_exact_and_never_beyond_either_limit(
+def test_charges_are_exact_and_within_both_limits(
     costs: list[tuple[int, int, bool]], own: Fraction | None
 ) -> None:
     first = terms(
@@ -108,7 +108,7 @@ def test_charges_are_exact_and_never_beyond_either_limit(
     ledger.close()
 
 
-def test_what_waits_to_be_encrypted_takes_room_before_it_is_charged() -> None:
+def test_reports_awaiting_encryption_reserve_budget() -> None:
     ledger = remembering(":memory:", OFTEN)
     for number in (0, 1):
         ledger.join(joining(OFTEN, bytes([number]) * 16))
@@ -117,7 +117,7 @@ def test_what_waits_to_be_encrypted_takes_room_before_it_is_charged() -> None:
     assert ledger.spent == 0
 
 
-def test_a_round_name_that_two_experiments_share_is_joined_once() -> None:
+def test_a_round_identity_shared_by_two_experiments_is_joined_once() -> None:
     """Colluding coordinators name the same round, slot and token: the second one is rejected."""
     second = terms(question="Which other?")
     ledger = remembering(":memory:", terms(), second)
@@ -127,7 +127,7 @@ def test_a_round_name_that_two_experiments_share_is_joined_once() -> None:
     assert len(ledger.running()) == 1
 
 
-def test_a_cheap_round_counts_as_one_participation_after_a_restart_too(tmp_path: Path) -> None:
+def test_a_cheap_round_counts_as_one_participation_also_after_a_restart(tmp_path: Path) -> None:
     """A round with a million times the noise costs next to nothing; the terms say twice."""
     cheap = Fraction(1, 10**6)
     successor = terms(predecessor=terms().digest, question="Which one?")
@@ -151,7 +151,7 @@ def test_a_cheap_round_counts_as_one_participation_after_a_restart_too(tmp_path:
     ledger.close()
 
 
-def test_a_refund_gives_the_participation_back_and_nothing_else_does() -> None:
+def test_only_a_refund_restores_a_participation() -> None:
     ledger = remembering(":memory:")
     for number in (0, 1):
         ledger.join(joining(terms(), bytes([number]) * 16, Fraction(1, 9)))
@@ -167,7 +167,7 @@ def test_a_refund_gives_the_participation_back_and_nothing_else_does() -> None:
     assert known.account == Account(Fraction(1), 2, Fraction(1, 9), 1)
 
 
-def test_the_fewest_participations_ever_shown_count() -> None:
+def test_the_lowest_limit_of_participations_ever_shown_applies() -> None:
     once = terms(
         predecessor=terms().digest, guarantee=StatedGuarantee(Fraction(1), participations=1)
     )
@@ -177,7 +177,7 @@ def test_the_fewest_participations_ever_shown_count() -> None:
         ledger.join(joining(terms(), bytes([1]) * 16, Fraction(1, 100)))
 
 
-def test_without_a_limit_of_ones_own_eight_is_the_limit_over_all_experiments() -> None:
+def test_the_default_limit_over_all_experiments_is_eight() -> None:
     """Siblings without a predecessor have an ε of their own each, and one participant."""
     known = [
         terms(question=f"Which, once more? {n}", guarantee=StatedGuarantee(Fraction(3)))
@@ -195,7 +195,7 @@ def test_without_a_limit_of_ones_own_eight_is_the_limit_over_all_experiments() -
     ledger.join(joining(known[2], bytes([2]) * 16, Fraction(2)))
 
 
-def test_a_limit_that_an_app_gives_only_lowers_the_one_in_force(tmp_path: Path) -> None:
+def test_an_apps_limit_can_only_lower_the_current_one(tmp_path: Path) -> None:
     """Also the default: an app neither raises it nor switches it off in passing."""
 
     def released(**given: Any) -> Fraction | None:
@@ -216,7 +216,7 @@ def test_a_limit_that_an_app_gives_only_lowers_the_one_in_force(tmp_path: Path) 
     assert released() == Fraction(3, 2)
 
 
-def test_a_limit_is_raised_or_switched_off_by_an_explicit_call_only() -> None:
+def test_raising_or_removing_the_limit_needs_an_explicit_call() -> None:
     ledger = Ledger(":memory:")
     ledger.set_own_limit(Fraction(20))
     Device(ledger, PINS, limit=Fraction(30)).close()
@@ -263,7 +263,7 @@ def test_experiments_of_the_same_party_are_listed_together_with_their_total() ->
     assert copy.export() == ledger.export()
 
 
-def test_sums_of_many_long_costs_are_exported_and_rejected_in_words() -> None:
+def test_sums_of_many_long_fractions_are_exported_or_rejected() -> None:
     """Their common denominator has more digits than Python prints."""
     ledger, digest = Ledger(":memory:"), terms().digest
     costs = [Fraction(1, 10**70 + number) for number in range(80)]
@@ -285,7 +285,7 @@ def test_sums_of_many_long_costs_are_exported_and_rejected_in_words() -> None:
         ledger.check_budget(digest, Fraction(1, 2))
 
 
-def test_the_participants_own_limit_counts_what_other_experiments_took() -> None:
+def test_the_participants_own_limit_includes_other_experiments() -> None:
     first, second = terms(), terms(question="Which other?")
     ledger = remembering(":memory:", first, second)
     ledger.set_own_limit(Fraction(3, 4))
@@ -296,7 +296,7 @@ def test_the_participants_own_limit_counts_what_other_experiments_took() -> None
     ledger.join(joining(second, bytes([1]) * 16, Fraction(1, 4)))
 
 
-def test_the_limit_is_the_smallest_epsilon_ever_shown() -> None:
+def test_the_smallest_epsilon_ever_shown_is_the_limit() -> None:
     ledger = remembering(":memory:")
     smaller = terms(
         predecessor=terms().digest,
@@ -314,7 +314,7 @@ def test_the_limit_is_the_smallest_epsilon_ever_shown() -> None:
         ledger.join(joining(smaller, bytes([1]) * 16))
 
 
-def test_charge_and_encrypted_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
+def test_charge_and_ciphertext_are_stored_atomically(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
     ledger.join(joining(terms()))
     seen = []
@@ -335,7 +335,7 @@ def test_charge_and_encrypted_bytes_are_stored_in_one_step(tmp_path: Path) -> No
     ledger.close()
 
 
-def test_a_limit_that_is_lowered_after_joining_stops_the_report() -> None:
+def test_a_limit_lowered_after_joining_withholds_the_report() -> None:
     """A round is checked again when it is charged: nothing is encrypted beyond a limit."""
     about: dict[str, Any] = {
         "guarantee": StatedGuarantee(Fraction(1, 4), participations=2),
@@ -356,7 +356,7 @@ def test_a_limit_that_is_lowered_after_joining_stops_the_report() -> None:
         ledger.close()
 
 
-def test_steps_that_are_taken_together_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_transaction_is_applied_completely_or_not_at_all(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
 
     def fail() -> None:
@@ -378,7 +378,7 @@ def test_steps_that_are_taken_together_are_taken_whole_or_not_at_all(tmp_path: P
     ledger.close()
 
 
-def test_a_refund_is_given_once(tmp_path: Path) -> None:
+def test_a_refund_happens_once(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
     for number in (0, 1):
         ledger.join(joining(terms(), bytes([number]) * 16))
@@ -412,7 +412,7 @@ print(won)
 """
 
 
-def test_two_processes_together_spend_no_more_than_one_may(tmp_path: Path) -> None:
+def test_two_processes_cannot_overspend_together(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db", OFTEN)
     command = [sys.executable, "-c", SPENDER, ledger.path]
     spenders = [
@@ -434,7 +434,7 @@ def test_two_processes_together_spend_no_more_than_one_may(tmp_path: Path) -> No
     ledger.close()
 
 
-def test_nobody_else_writes_between_the_check_and_the_charge(ledger: Ledger) -> None:
+def test_no_other_writer_intervenes_between_check_and_charge(ledger: Ledger) -> None:
     ledger.remember(pinned(terms()), "running", START)
     ledger.join(joining(terms()))
 
@@ -448,7 +448,7 @@ def test_nobody_else_writes_between_the_check_and_the_charge(ledger: Ledger) -> 
     assert ledger.spent == Fraction(1, 2)
 
 
-def test_an_attempt_is_made_by_one_of_those_who_saw_it_due(ledger: Ledger) -> None:
+def test_a_due_attempt_is_made_by_one_process(ledger: Ledger) -> None:
     ledger.remember(pinned(terms()), "running", START)
     ledger.join(joining(terms()))
     ledger.charge(bytes(16), halves)
@@ -475,7 +475,7 @@ def no_room() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_takes_nothing_keeps_everything_back(ledger: Ledger) -> None:
+def test_a_full_disk_withholds_every_report(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -492,7 +492,7 @@ def test_a_disk_that_takes_nothing_keeps_everything_back(ledger: Ledger) -> None
     assert len(parties.trace) == requests + 2
 
 
-def test_a_disk_that_takes_nothing_when_joining_asks_for_no_slot(ledger: Ledger) -> None:
+def test_a_full_disk_when_joining_requests_no_slot(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)
@@ -503,7 +503,7 @@ def test_a_disk_that_takes_nothing_when_joining_asks_for_no_slot(ledger: Ledger)
     assert device.join(parties.experiment).asked
 
 
-def test_what_does_not_fit_is_neither_charged_nor_stored(ledger: Ledger) -> None:
+def test_a_failed_write_charges_and_stores_nothing(ledger: Ledger) -> None:
     ledger.remember(pinned(terms()), "running", START)
     ledger.join(joining(terms()))
     pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
@@ -518,9 +518,7 @@ def test_what_does_not_fit_is_neither_charged_nor_stored(ledger: Ledger) -> None
 @pytest.mark.parametrize(
     "content", [b"no database at all" * 100, b"SQLite format 3\x00" + bytes(4000), b"\x00" * 5000]
 )
-def test_a_file_that_is_no_ledger_is_rejected_and_left_alone(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_file_that_is_no_ledger_is_rejected_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(content)
     with pytest.raises(LedgerError, match="nothing"):
@@ -528,7 +526,7 @@ def test_a_file_that_is_no_ledger_is_rejected_and_left_alone(
     assert path.read_bytes() == content
 
 
-def test_another_programs_database_is_rejected(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE own (name TEXT)")
@@ -564,7 +562,7 @@ def test_a_damaged_ledger_is_rejected_and_nothing_is_sent(tmp_path: Path) -> Non
     assert len(parties.trace) == requests
 
 
-def test_forged_terms_in_the_file_are_not_believed(tmp_path: Path) -> None:
+def test_forged_terms_in_the_file_are_not_trusted(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = remembering(path)
     weak = terms(guarantee=StatedGuarantee(Fraction(9)))
@@ -576,13 +574,13 @@ def test_forged_terms_in_the_file_are_not_believed(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
+def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     assert (tmp_path / "ledger.db").stat().st_mode & 0o077 == 0
     ledger.close()
 
 
-def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
+def test_an_unusable_path_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="missing"):
         Ledger(tmp_path / "missing" / "ledger.db")
 
@@ -599,7 +597,7 @@ def spent_ledger(count: int, start: int = 0) -> Ledger:
     return ledger
 
 
-def test_an_export_holds_no_answer_and_nothing_encrypted() -> None:
+def test_an_export_contains_neither_answers_nor_ciphertexts() -> None:
     ledger = spent_ledger(2)
     ledger.join(joining(OFTEN, bytes([9]) * 16, Fraction(1, 4)))
     text = ledger.export()
@@ -617,7 +615,7 @@ def test_an_export_holds_no_answer_and_nothing_encrypted() -> None:
     assert all(one["charged"] for one in entry["rounds"])  # what waits will be
 
 
-def test_two_devices_add_up_and_what_both_know_counts_once() -> None:
+def test_merged_ledgers_add_up_and_count_common_entries_once() -> None:
     one, other = spent_ledger(2), spent_ledger(2, start=1)
     other.set_own_limit(Fraction(5))
     one.set_own_limit(Fraction(6))
@@ -652,7 +650,7 @@ def test_two_devices_that_report_in_one_round_count_twice() -> None:
         one.check_round(OFTEN.digest, bytes(16), ReportSlot(1, TOKEN), Fraction(1, 4), START)
 
 
-def test_the_participations_of_both_devices_in_one_round_take_room() -> None:
+def test_participations_of_both_devices_in_one_round_use_budget() -> None:
     twice = terms(
         guarantee=StatedGuarantee(Fraction(1), participations=2), noise=Noise(Fraction(2))
     )
@@ -665,7 +663,7 @@ def test_the_participations_of_both_devices_in_one_round_take_room() -> None:
         one.join(joining(twice, bytes([1]) * 16, Fraction(1, 4)))
 
 
-def test_what_becomes_of_one_participation_says_nothing_about_the_other() -> None:
+def test_outcomes_of_participations_are_independent() -> None:
     """The other device's row in the same round is neither recorded, charged, ended nor refunded."""
     one = reporting(1, charge=False)
     one.merge(reporting(2).export())
@@ -697,7 +695,7 @@ def test_an_aborted_round_of_two_devices_is_one_aborted_round() -> None:
     assert (known.aborted, one.spent) == (1, Fraction(0))
 
 
-def test_import_into_a_new_device_keeps_the_limit_of_terms_it_has_not_seen() -> None:
+def test_an_import_keeps_limits_of_unknown_terms() -> None:
     new = Ledger(":memory:")
     new.merge(spent_ledger(4).export())
     new.remember(pinned(OFTEN), "running", START)
@@ -705,7 +703,7 @@ def test_import_into_a_new_device_keeps_the_limit_of_terms_it_has_not_seen() -> 
         new.join(joining(OFTEN, bytes([77]) * 16))
 
 
-def test_import_never_lowers_what_is_spent_nor_raises_a_limit() -> None:
+def test_an_import_never_lowers_spending_nor_raises_limits() -> None:
     ledger = spent_ledger(2)
     ledger.set_own_limit(Fraction(1))
     document = json.loads(ledger.export())
@@ -721,7 +719,7 @@ def test_import_never_lowers_what_is_spent_nor_raises_a_limit() -> None:
     assert ledger.own_limit == 1
 
 
-def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
+def test_withdrawal_survives_imports() -> None:
     left, other = spent_ledger(1), spent_ledger(1, start=1)
     left.withdraw(OFTEN.digest)
     other.merge(left.export())
@@ -737,7 +735,7 @@ def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
         apart.join(joining(terms(), bytes([2]) * 16))
 
 
-def test_leaving_deletes_all_that_was_not_sent_and_refunds_nothing() -> None:
+def test_withdrawal_deletes_unsent_data_and_refunds_nothing() -> None:
     ledger = remembering(":memory:", OFTEN)
     encrypted, waiting = bytes(16), bytes([1]) * 16
     ledger.join(joining(OFTEN, encrypted, Fraction(1, 3)))
@@ -757,7 +755,7 @@ def test_leaving_deletes_all_that_was_not_sent_and_refunds_nothing() -> None:
     assert ledger.nonce(OFTEN.digest, b"new") == b"new"
 
 
-def test_what_is_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:
+def test_deleted_data_is_overwritten_in_the_file(tmp_path: Path) -> None:
     """A stolen device shows no answer, and no share that was sent or abandoned."""
     path = tmp_path / "ledger.db"
     ledger = remembering(path, OFTEN)
@@ -776,7 +774,7 @@ def test_what_is_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_a_line_that_is_absorbed_leaves_its_keys_and_nothing_else() -> None:
+def test_an_absorbed_line_of_terms_leaves_its_keys_only() -> None:
     ledger = Ledger(":memory:")
     empty = json.loads(ledger.export())
     apart = [ENTRY | {"terms": [f"0{n}"], "keys": [f"{n}a" * 32]} for n in (1, 2)]
@@ -790,7 +788,7 @@ def test_a_line_that_is_absorbed_leaves_its_keys_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
-def test_lines_that_turn_out_to_be_one_have_the_least_limits_of_all(order: tuple[int, ...]) -> None:
+def test_merged_lines_of_terms_have_the_lowest_limits(order: tuple[int, ...]) -> None:
     """Whichever of them was stored first; the document that unites them has the last limits."""
     ledger = Ledger(":memory:")
     empty = json.loads(ledger.export())
@@ -816,7 +814,7 @@ def test_only_an_aborted_round_is_exported_as_aborted() -> None:
         assert (known.aborted, other.spent) == (0, spent)
 
 
-def test_a_refund_that_was_proved_here_survives_an_old_export() -> None:
+def test_a_locally_proven_refund_survives_an_old_export() -> None:
     ledger = spent_ledger(1)
     old = ledger.export()
     ledger.end(bytes(16), ParticipationOutcome.ABORTED, refund=True)
@@ -824,7 +822,7 @@ def test_a_refund_that_was_proved_here_survives_an_old_export() -> None:
     assert ledger.spent == 0
 
 
-def test_import_joins_lines_of_terms_that_turn_out_to_be_one() -> None:
+def test_an_import_merges_lines_found_to_be_one() -> None:
     first = terms()
     second = terms(predecessor=first.digest, question="Which one?")
     third = terms(predecessor=second.digest, question="Which other?")
@@ -839,7 +837,7 @@ def test_import_joins_lines_of_terms_that_turn_out_to_be_one() -> None:
         apart.join(joining(first, bytes([3]) * 16, Fraction(1, 100)))
 
 
-def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
+def test_terms_found_to_be_related_share_one_account() -> None:
     first = terms()
     less = {
         "guarantee": StatedGuarantee(Fraction(3, 4), participations=2),
@@ -876,7 +874,7 @@ ENTRY: dict[str, object] = {
 }
 
 
-def test_the_entry_that_is_spoilt_below_is_taken_whole() -> None:
+def test_a_child_entry_is_imported_completely() -> None:
     document = json.loads(Ledger(":memory:").export()) | {"experiments": [ENTRY]}
     ledger = Ledger(":memory:")
     ledger.merge(json.dumps(document))
@@ -908,7 +906,7 @@ def test_the_entry_that_is_spoilt_below_is_taken_whole() -> None:
         {"experiments": 7},
     ],
 )
-def test_what_is_no_export_is_rejected_whole(change: dict[str, object]) -> None:
+def test_an_invalid_export_is_rejected_completely(change: dict[str, object]) -> None:
     ledger = spent_ledger(1)
     before = ledger.export()
     document = json.loads(spent_ledger(3).export()) | change
@@ -922,7 +920,7 @@ def test_what_is_no_export_is_rejected_whole(change: dict[str, object]) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.sets(st.integers(0, 3), max_size=4), min_size=2, max_size=4))
-def test_merging_gives_the_same_in_every_order(parts: list[set[int]]) -> None:
+def test_merging_is_independent_of_order(parts: list[set[int]]) -> None:
     ledgers = []
     for part in parts:
         ledger = remembering(":memory:", OFTEN)
@@ -941,7 +939,7 @@ def test_merging_gives_the_same_in_every_order(parts: list[set[int]]) -> None:
         ledger.close()
 
 
-def test_a_limit_is_a_fraction() -> None:
+def test_a_limit_is_an_exact_fraction() -> None:
     ledger = Ledger(":memory:")
     for wrong in (-1, 0.5, Fraction(-1, 2), "1"):
         with pytest.raises(TacitError, match="the limit is"):
@@ -989,7 +987,7 @@ def test_delta_is_charged_exported_and_merged(tmp_path: Path) -> None:
     assert other.spent_delta == Fraction(1, 10**6)
 
 
-def test_all_participations_together_cost_the_delta_of_the_terms() -> None:
+def test_all_participations_together_cost_at_most_the_delta_of_the_terms() -> None:
     made = with_delta(Fraction(2, 10**6))
     ledger = remembering_one_server(":memory:", made)
     for number in (1, 2):
@@ -999,7 +997,7 @@ def test_all_participations_together_cost_the_delta_of_the_terms() -> None:
         taking(ledger, made, bytes([3]) * 16)
 
 
-def test_successors_with_a_smaller_delta_leave_less_of_it() -> None:
+def test_successors_with_a_smaller_delta_lower_the_remaining_budget() -> None:
     """1e-6 spent of 2e-6 is more than successors allow that guarantee 1e-6 in all."""
     first = with_delta(Fraction(2, 10**6))
     second = with_delta(Fraction(1, 10**6), first.digest)
@@ -1014,7 +1012,7 @@ def test_successors_with_a_smaller_delta_leave_less_of_it() -> None:
         assert ledger.spent_delta == Fraction(1, 10**6)
 
 
-def test_the_delta_of_an_experiment_leaves_that_of_others_alone() -> None:
+def test_the_delta_of_an_experiment_does_not_affect_others() -> None:
     first = with_delta(Fraction(2, 10**6))
     other = replace(with_delta(Fraction(1, 10**6)), question="Which other?")
     ledger = remembering_one_server(":memory:", other, first)
@@ -1023,7 +1021,7 @@ def test_the_delta_of_an_experiment_leaves_that_of_others_alone() -> None:
     assert ledger.spent_delta == Fraction(3, 2 * 10**6)
 
 
-def test_a_smaller_delta_that_is_shown_after_joining_stops_the_report() -> None:
+def test_a_smaller_delta_after_joining_withholds_the_report() -> None:
     first = with_delta(Fraction(2, 10**6))
     ledger = remembering(":memory:", first)
     ledger.join(replace(joining(first, cost=first.cost), delta=first.delta_cost))

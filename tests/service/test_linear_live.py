@@ -51,7 +51,7 @@ def near_best(best: str | None, means: dict[str, float]) -> bool:
 
 
 @pytest.mark.extended
-def test_200_options_end_with_one_of_the_best(tmp_path: Path) -> None:
+def test_two_hundred_options_end_with_one_of_the_best(tmp_path: Path) -> None:
     """Over two servers, in one process; the same simulation is wrong in 0 of 400 seeds."""
     table, means = offers(200)
     defined = linear_definition("two-servers", table, participants=450)
@@ -87,7 +87,7 @@ def test_every_trust_model_serves_options_with_features(
         assert near_best(one.run(means, seed=1), means)
 
 
-def test_an_aborted_round_of_a_phase_is_held_again(tmp_path: Path) -> None:
+def test_an_aborted_round_of_a_phase_is_repeated(tmp_path: Path) -> None:
     table, means = offers(30)
     defined = linear_definition("two-servers", table, participants=900)
     rng = random.Random(1)
@@ -217,7 +217,7 @@ def reused(_identity: bytes) -> Callable[[Fraction], int]:
     ],
     ids=["exact", "halved", "missing", "reused"],
 )
-def test_the_noise_of_running_servers_is_that_of_the_terms(
+def test_the_noise_of_running_servers_matches_the_terms(
     noise: Callable[[bytes], Any], seen: set[str], phases: int, tmp_path: Path
 ) -> None:
     sums = released_sums(tmp_path, noise, phases)
@@ -264,7 +264,7 @@ def test_a_definition_names_a_file_of_options(tmp_path: Path) -> None:
         ({"participants": 50}, "must be at least 96 for 4 options side by side"),
     ],
 )
-def test_a_wrong_table_is_rejected_with_a_remedy(changed: dict[str, Any], words: str) -> None:
+def test_an_invalid_table_is_rejected_with_a_remedy(changed: dict[str, Any], words: str) -> None:
     table, _ = offers(8)
     given = {"options": None, "options_table": table} | changed
     with pytest.raises(TacitError, match=words):
@@ -276,7 +276,7 @@ def test_an_algorithm_for_features_needs_a_table() -> None:
         definition_of("local", algorithm="private-pe")
 
 
-def test_the_registry_says_where_it_is_deployable() -> None:
+def test_the_registry_states_deployable_trust_models() -> None:
     served = lookup("private-pe").deployable.split(", ")
     assert set(served) == {"secure-aggregation", "shuffler", "local", "two-servers"}
     assert not lookup("secagg-dpe").deployable
@@ -287,7 +287,7 @@ def test_a_plan_refers_to_the_forecast_of_a_table() -> None:
         plan(gap=0.1, algorithm="private-pe")
 
 
-def test_terms_and_pages_of_a_thousand_options_stay_short() -> None:
+def test_terms_and_pages_of_a_thousand_options_are_short() -> None:
     table, _ = offers(1000)
     defined = linear_definition("two-servers", table, participants=20_000)
     terms = defined.terms("https://coordinator.example", KEYS[0])

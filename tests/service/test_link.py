@@ -85,7 +85,7 @@ def endless(first: bytes, again: bytes) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("how", ENDLESS)
-def test_a_helper_whose_answer_never_ends_holds_up_nobody_for_long(
+def test_an_endless_helper_response_blocks_only_briefly(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """All rounds of a coordinator are advanced by one thread, also those with other helpers."""
@@ -99,7 +99,7 @@ def test_a_helper_whose_answer_never_ends_holds_up_nobody_for_long(
         link.close()
 
 
-def test_a_slow_helper_is_left_alone_while_others_are_called(
+def test_a_slow_helper_does_not_delay_calls_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With ten rounds, each call in vain, it took nearly all of the time."""
@@ -123,7 +123,7 @@ def test_a_slow_helper_is_left_alone_while_others_are_called(
 
 
 @pytest.mark.parametrize("content", [b"[" + b"[]," * (1 << 20) + b"0]", b'{"keys": ["a"]}'])
-def test_an_answer_of_many_values_is_not_parsed(content: bytes) -> None:
+def test_a_response_with_many_values_is_not_parsed(content: bytes) -> None:
     """64 MB of empty lists take more than 1 GB."""
     link = linked(httpx.Response(200, content=content))
     tracemalloc.start()
@@ -137,7 +137,7 @@ def test_an_answer_of_many_values_is_not_parsed(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("how", ENDLESS)
-def test_a_party_whose_reply_never_ends_holds_up_no_other_experiment(
+def test_an_endless_reply_delays_no_other_experiment(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A device reports for all experiments of its ledger, one after the other."""
@@ -151,7 +151,7 @@ def test_a_party_whose_reply_never_ends_holds_up_no_other_experiment(
 
 
 @pytest.mark.parametrize("how", ENDLESS)
-def test_a_helper_whose_readiness_never_ends_blocks_no_page(
+def test_an_endless_readiness_reply_blocks_no_page(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Nothing of the body is kept either: it may be larger than the memory."""
@@ -164,7 +164,7 @@ def test_a_helper_whose_readiness_never_ends_blocks_no_page(
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.25])
-def test_every_exchange_on_a_connection_has_its_own_limit(pause: float) -> None:
+def test_every_exchange_has_its_own_time_limit(pause: float) -> None:
     """Also through a client with transports of its own for some addresses."""
 
     class Answer(BaseHTTPRequestHandler):
@@ -190,7 +190,7 @@ def test_every_exchange_on_a_connection_has_its_own_limit(pause: float) -> None:
         server.shutdown()
 
 
-def test_an_answer_that_is_packed_unasked_is_not_unpacked() -> None:
+def test_an_unrequested_compressed_response_is_not_decompressed() -> None:
     answer = httpx.Response(
         200, headers={"content-encoding": "gzip"}, content=gzip.compress(b'{"keys": "00"}')
     )
@@ -198,7 +198,7 @@ def test_an_answer_that_is_packed_unasked_is_not_unpacked() -> None:
         linked(answer).keys(bytes(32), bytes(16), 1)
 
 
-def test_a_coordinator_that_stops_closes_its_connections_to_helpers(tmp_path: Path) -> None:
+def test_a_stopping_coordinator_closes_its_connections_to_helpers(tmp_path: Path) -> None:
     """A connection left to the garbage collector is a warning, hence an error here."""
     with served(tmp_path) as both:
         digest = both.begin()

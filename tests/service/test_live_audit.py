@@ -32,7 +32,7 @@ def served(stack: ExitStack, directory: Path, role: str = "coordinator", **sourc
     return told
 
 
-def test_mistakes_are_told_before_anything_starts(
+def test_mistakes_are_reported_before_anything_starts(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TACIT_ADMIN_TOKEN", raising=False)
@@ -68,7 +68,7 @@ def audited(
 
 
 @pytest.mark.extended
-def test_a_sound_coordinator_passes_and_its_experiment_is_stopped(
+def test_a_correct_coordinator_passes_and_its_experiment_is_stopped(
     command: Command, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
@@ -92,7 +92,7 @@ def test_a_sound_coordinator_passes_and_its_experiment_is_stopped(
         (TrustModel.SECURE_AGGREGATION, False),
     ],
 )
-def test_a_sound_coordinator_of_every_trust_model_passes(
+def test_a_correct_coordinator_of_every_trust_model_passes(
     tmp_path: Path, trust: TrustModel, proofs: bool
 ) -> None:
     """With a false positive rate of 10^-6."""
@@ -104,7 +104,7 @@ def test_a_sound_coordinator_of_every_trust_model_passes(
 
 @pytest.mark.extended
 @pytest.mark.parametrize("trust", ["two-servers", "shuffler"])
-def test_a_sound_helper_passes(command: Command, tmp_path: Path, trust: str) -> None:
+def test_a_correct_helper_passes(command: Command, tmp_path: Path, trust: str) -> None:
     with ExitStack() as stack:
         told = served(stack, tmp_path, "helper")
         words = ("--trust", trust, "--releases", 4, "--config", told.path, "--json")
@@ -114,7 +114,7 @@ def test_a_sound_helper_passes(command: Command, tmp_path: Path, trust: str) -> 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("role", ["coordinator", "helper"])
-def test_a_server_without_noise_is_found(tmp_path: Path, role: str) -> None:
+def test_a_server_without_noise_is_detected(tmp_path: Path, role: str) -> None:
     """12 sums that are all 0 have a probability of 5e-8 with noise of scale 2."""
     with ExitStack() as stack:
         told = served(stack, tmp_path, role, noise=no_noise)
@@ -130,7 +130,7 @@ def test_a_server_without_noise_is_found(tmp_path: Path, role: str) -> None:
     assert Fault.SPREAD in found.rejected
 
 
-def test_settings_are_checked() -> None:
+def test_audit_settings_are_validated() -> None:
     with pytest.raises(TacitError, match="Only two-servers has proofs"):
         AuditSettings(TrustModel.LOCAL, proofs=True)
     with pytest.raises(TacitError, match="trust is"):

@@ -54,7 +54,7 @@ RELEASES = 120  # of 16 reports: half of the noise, or twice as much, escapes on
         pytest.param("ldp-se", 1, marks=pytest.mark.extended),
     ],
 )
-def test_a_local_experiment_ends_with_the_right_option(
+def test_a_local_experiment_finds_the_best_option(
     tmp_path: Path, algorithm: str, levels: int
 ) -> None:
     defined = definition_of(algorithm=algorithm, levels=levels)
@@ -65,7 +65,7 @@ def test_a_local_experiment_ends_with_the_right_option(
     assert status["guarantee"]["epsilon"] == 2
 
 
-def test_an_experiment_without_a_helper_begins_as_soon_as_it_is_published(
+def test_an_experiment_without_a_helper_starts_when_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = []
@@ -92,7 +92,7 @@ def test_guardrail_and_participations_share_the_noise(tmp_path: Path) -> None:
         assert one.run(MEANS, seed=2) == "friendly"
 
 
-def test_no_round_is_announced_with_a_signature_that_does_not_verify(tmp_path: Path) -> None:
+def test_no_round_is_announced_under_an_invalid_signature(tmp_path: Path) -> None:
     with deployed(definition_of(), tmp_path) as one:
         engine = one.coordinator.engine(one.digest)
         one.step(1)
@@ -129,7 +129,7 @@ def suspicious(ones: int, count: int, epsilon: float) -> bool:
     return bool(2 * tail < ALARM)
 
 
-def test_releases_of_nothing_have_the_stated_noise(tmp_path: Path) -> None:
+def test_released_noise_matches_the_stated_one(tmp_path: Path) -> None:
     """All-zero answers at the minimum batch: the number of ones is binomial."""
     defined = definition_of(participants=10**6, algorithm="ldp-se", epsilon=Fraction(1))
     with deployed(defined, tmp_path) as one:
@@ -150,7 +150,7 @@ def test_releases_of_nothing_have_the_stated_noise(tmp_path: Path) -> None:
     ],
     ids=["missing", "halved", "doubled"],
 )
-def test_wrong_flips_on_the_device_are_caught(
+def test_wrong_flip_probabilities_of_devices_are_detected(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     broken: Callable[[Fraction], bool],
@@ -161,7 +161,7 @@ def test_wrong_flips_on_the_device_are_caught(
         assert suspicious(flips(one, reports), reports, 1.0)
 
 
-def test_laplace_noise_of_devices_is_the_stated_one(tmp_path: Path) -> None:
+def test_laplace_noise_of_devices_matches_the_stated_one(tmp_path: Path) -> None:
     """Values of all-zero answers by class, against the exact distribution (chi-squared, 10^-6)."""
     with deployed(definition_of(levels=4, epsilon=Fraction(2)), tmp_path) as one:
         drawn = drawn_of(one)
@@ -211,14 +211,14 @@ def one(tmp_path: Path) -> Any:
         yield made
 
 
-def test_there_is_no_helper_and_nothing_to_cosign(one: Deployed) -> None:
+def test_the_local_model_needs_no_helper_and_no_cosignature(one: Deployed) -> None:
     assert one.helper is None
     assert one.coordinator.status(one.digest)["state"] == "running"
     with pytest.raises(Conflict, match="has no helper"):
         one.coordinator.cosign(one.digest, bytes(64))
 
 
-def test_the_same_report_again_is_taken_and_another_is_not(one: Deployed) -> None:
+def test_an_identical_report_is_accepted_and_another_rejected(one: Deployed) -> None:
     one.step(2)
     (assigned,) = one.join(1)
     report = one.report(assigned, 1)
@@ -289,7 +289,7 @@ def test_small_rounds_are_aborted_and_their_reports_deleted(one: Deployed) -> No
         assert said[21] == RoundOutcome.ABORTED
 
 
-def test_a_server_signs_for_its_own_key_and_no_round_that_it_aborted(one: Deployed) -> None:
+def test_a_server_signs_only_with_its_own_key_and_never_an_aborted_round(one: Deployed) -> None:
     one.step(2)
     (assigned,) = one.join(1)
     records, identity = MemoryRecords(), new_identity()
@@ -372,7 +372,7 @@ def device_of(one: Deployed, ledger: Ledger, seen: list[httpx.Request]) -> Devic
     return Device(ledger, pins, http=transport(one, seen), clock=one.clock, sleep=lambda _: None)
 
 
-def test_a_device_charges_before_it_sends_and_never_draws_again(
+def test_a_device_charges_before_sending_and_never_redraws(
     one: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one.step(2)

@@ -52,7 +52,7 @@ def play(pair: Pair, digest: bytes) -> int:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_reports_leave_neither_memory_nor_rows(tmp_path: Path) -> None:
+def test_a_hundred_thousand_reports_leave_no_memory_and_no_rows(tmp_path: Path) -> None:
     reports = int(os.environ.get("TACIT_REPORTS", "100000"))
     trim_memory()
     with sqlite_pair(tmp_path) as pair:

@@ -69,7 +69,7 @@ def of_four_rounds(pair: Pair, digest: bytes) -> tuple[float, float]:
 
 
 @pytest.mark.extended
-def test_nothing_of_a_round_and_of_its_participants_is_kept_when_it_is_over(tmp_path: Path) -> None:
+def test_nothing_of_a_finished_round_is_kept_in_memory(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin(experiment_of(20_000))
         for _ in range(3):  # until all that is made once is there
@@ -82,7 +82,7 @@ def test_nothing_of_a_round_and_of_its_participants_is_kept_when_it_is_over(tmp_
 
 
 @pytest.mark.extended
-def test_a_server_that_a_late_request_brought_back_is_dropped_again(tmp_path: Path) -> None:
+def test_a_server_reloaded_by_a_late_request_is_released_again(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
@@ -97,7 +97,7 @@ def test_a_server_that_a_late_request_brought_back_is_dropped_again(tmp_path: Pa
 
 
 @pytest.mark.extended
-def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> None:
+def test_servers_keep_nothing_of_participants_over_http(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         digest = both.begin(experiment_of(20_000))
 
@@ -126,7 +126,7 @@ def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> Non
         assert min(grown() for _ in range(4))[0] < 1 / 2
 
 
-def test_a_large_round_is_read_in_parts(tmp_path: Path) -> None:
+def test_a_large_round_is_read_in_chunks(tmp_path: Path) -> None:
     """2 MB of shares in parts of 400 KB."""
     with sqlite_pair(tmp_path) as pair:
         identity = bytes(16)
@@ -152,7 +152,7 @@ def test_a_large_round_is_read_in_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_closing_takes_little_more_memory_than_the_lists_of_reports(
+def test_closing_needs_little_memory_beyond_the_lists_of_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pairs, "EPSILON", Fraction(1, 16))
@@ -180,7 +180,7 @@ def test_closing_takes_little_more_memory_than_the_lists_of_reports(
         assert max(peak, highest) < PEAK * people
 
 
-def test_a_round_is_fetched_once_for_all_who_bring_reports(
+def test_a_round_is_loaded_once_for_concurrent_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sqlite_pair(tmp_path) as pair:
@@ -229,7 +229,7 @@ print((most - before) > 0, (used() - before) / (most - before))
 
 @pytest.mark.extended
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library is left alone")
-def test_what_a_large_round_took_goes_back_to_the_system() -> None:
+def test_memory_of_a_large_round_is_returned_to_the_system() -> None:
     """Though small things that stay lie between the blocks that are freed."""
     said = subprocess.run([sys.executable, "-c", BLOCKS], check=True, capture_output=True).stdout
     took, kept = said.split()

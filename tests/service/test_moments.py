@@ -89,7 +89,7 @@ def hold(one: Deployed, rng: random.Random) -> int:
     return len(asked)
 
 
-def test_the_right_option_for_each_context(tmp_path: Path) -> None:
+def test_each_context_gets_its_best_option(tmp_path: Path) -> None:
     defined = contextual(
         epsilon=Fraction(8), participants=240, min_batch_size=5, evaluation=Fraction(1, 3)
     )
@@ -109,7 +109,7 @@ def test_the_right_option_for_each_context(tmp_path: Path) -> None:
 # Definition and terms
 
 
-def test_a_definition_with_numbers_is_written_read_and_put_into_terms() -> None:
+def test_a_definition_with_numbers_round_trips_into_terms() -> None:
     defined = contextual(interactions=("age: friendly",), levels=4, epsilon=Fraction(1, 3))
     assert defined.statistic == "moments"
     assert defined.delta == Fraction(1, 10**6)
@@ -130,7 +130,7 @@ def test_a_definition_with_numbers_is_written_read_and_put_into_terms() -> None:
 
 @pytest.mark.parametrize("evaluation", [Fraction(0), Fraction(1, 10)])
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(8)])
-def test_terms_say_what_outsiders_face_as_the_guarantee_does(
+def test_terms_state_the_guarantee_towards_outsiders(
     epsilon: Fraction, evaluation: Fraction
 ) -> None:
     defined = contextual(epsilon=epsilon, evaluation=evaluation, participants=5000)
@@ -157,7 +157,7 @@ def test_terms_say_what_outsiders_face_as_the_guarantee_does(
         (("a: x, y",), {"statistic": "moments"}, "moments", "the definition asks for it; 4 cells"),
     ],
 )
-def test_the_definition_chooses_and_says_why(
+def test_the_definition_chooses_a_statistic_and_explains_it(
     fields: tuple[str, ...], changed: dict[str, Any], statistic: str, said: str
 ) -> None:
     defined = contextual(fields, **changed)
@@ -166,7 +166,7 @@ def test_the_definition_chooses_and_says_why(
 
 
 @pytest.mark.parametrize("fields", [FIELDS, ("device: phone, desktop",)])
-def test_the_forecast_of_contexts_says_noise_participants_and_gain(fields: tuple[str, ...]) -> None:
+def test_the_forecast_states_noise_participants_and_gain(fields: tuple[str, ...]) -> None:
     expected = {"baseline": Fraction(1, 2), "lift": Fraction(4, 5), "evaluation": Fraction(1, 3)}
     defined = contextual(fields, participants=4000, epsilon=Fraction(4), **expected)
     found = forecast(defined, runs=2)
@@ -209,7 +209,7 @@ def test_invalid_definitions_are_rejected(changed: dict[str, Any], said: str) ->
         Definition.of(**given)
 
 
-def test_terms_reject_what_does_not_keep_the_guarantee() -> None:
+def test_terms_reject_noise_below_the_guarantee() -> None:
     terms = contextual().terms(ADDRESSES[0], KEYS[0])
     context, noise = terms.context, terms.noise
     assert isinstance(context, MomentTerms)
@@ -244,7 +244,7 @@ def test_a_feature_map_with_longer_features_is_rejected() -> None:
 # The device
 
 
-def test_devices_have_the_features_and_moments_of_the_simulation() -> None:
+def test_devices_compute_the_features_and_moments_of_the_simulation() -> None:
     """Bit for bit, for 300 participants: features of all options, and the sum of all reports."""
     defined, rng = contextual(levels=4), random.Random(8)
     terms = defined.terms(ADDRESSES[0], KEYS[0])
@@ -273,7 +273,7 @@ def test_devices_have_the_features_and_moments_of_the_simulation() -> None:
     assert total.tolist() == simulated_total.tolist()
 
 
-def test_a_device_checks_the_length_of_its_features() -> None:
+def test_a_device_checks_the_norm_of_its_features() -> None:
     terms = contextual().terms(ADDRESSES[0], KEYS[0])
     assert isinstance(terms.context, MomentTerms)
     policy = LinearPolicy((0.0,) * 6, (((0.0,) * 6,) * 6,)).encode()
@@ -314,7 +314,7 @@ def one(tmp_path: Path) -> Any:
         yield made
 
 
-def test_a_device_chooses_and_reports_nothing_but_shares(one: Deployed) -> None:
+def test_a_device_reports_nothing_but_encrypted_shares(one: Deployed) -> None:
     given, sent = policy_slot(one), list[httpx.Request]()
     own = device(one, given, sent)
     slot = own.choose(one.digest, {"device": "phone", "age": 30})
@@ -359,7 +359,7 @@ def test_a_device_rejects_altered_policies_and_less_noise(one: Deployed) -> None
 # The guarantee, from the distribution of the noise
 
 
-def test_the_sensitivity_tried_by_force() -> None:
+def test_the_sensitivity_matches_brute_force() -> None:
     """Random pairs and pairs near the worst: never above what terms count with, nearly reached."""
     rng = np.random.default_rng(1)
     for dimension, levels in ((1, 1), (2, 1), (3, 7), (6, 4)):
@@ -382,7 +382,7 @@ def test_the_sensitivity_tried_by_force() -> None:
         assert largest > (0.9 if dimension > 1 else 0.9 * 2 / math.sqrt(4.5)) * bound
 
 
-def test_delta_from_all_pairs_of_reports_and_all_outputs() -> None:
+def test_delta_matches_enumeration_over_reports_and_outputs() -> None:
     """One feature of -1, 0 or 1: sums over the actual distribution of both noisy numbers."""
     target = ApproximateDP(1.0, 1e-4)
     statistic = ScaledMomentStatistic(dimension=1, resolution=1)
@@ -409,7 +409,7 @@ def test_delta_from_all_pairs_of_reports_and_all_outputs() -> None:
     assert halved > 10 * target.delta
 
 
-def test_the_stated_noise_is_the_least_within_a_thousandth() -> None:
+def test_the_stated_noise_is_minimal_to_a_thousandth() -> None:
     for epsilon, delta, dimension in ((1.0, 1e-6, 8), (0.2, 1e-8, 3), (4.0, 1e-5, 20)):
         statistic = ScaledMomentStatistic(dimension, 4096)
         sigma = Fraction(statistic.noise(ApproximateDP(epsilon, delta))[0].std)
@@ -504,12 +504,12 @@ def test_released_moments_have_the_noise_of_both_servers(tmp_path: Path) -> None
 @pytest.mark.extended
 @pytest.mark.parametrize("fault", [halved, missing, once_per_round])
 @pytest.mark.parametrize("role", ["coordinator", "helper"])
-def test_wrong_noise_of_one_server_is_found(tmp_path: Path, fault: Factory, role: str) -> None:
+def test_wrong_noise_of_one_server_is_detected(tmp_path: Path, fault: Factory, role: str) -> None:
     assert problems(released_noise(tmp_path, **{role: fault})) != set()
 
 
 @pytest.mark.extended
-def test_noise_that_is_used_again_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reused_noise_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same draws of both servers in every round."""
     known = [accepted_gaussian(Fraction(10**8) ** 2, exact_noise(b"")) for _ in range(2 * 152)]
     again = cycle(known)
@@ -521,13 +521,15 @@ def test_noise_that_is_used_again_is_found(tmp_path: Path, monkeypatch: pytest.M
     assert "reused between rounds" in problems(released_noise(tmp_path))
 
 
-def test_rounds_with_options_and_with_choices_cost_epsilon(one: Deployed) -> None:
+def test_rounds_with_options_and_rounds_with_choices_cost_epsilon(one: Deployed) -> None:
     assigned = one.join(200)
     for each in (next(a for a in assigned if a.option), next(a for a in assigned if not a.option)):
         assert one.pinned.check(described(each).offer()) == one.definition.epsilon
 
 
-def test_the_slice_beside_moments_has_laplace_noise_of_both_servers(tmp_path: Path) -> None:
+def test_the_evaluation_slice_beside_moments_has_laplace_noise_of_both_servers(
+    tmp_path: Path,
+) -> None:
     """Its sums move by one: each server draws discrete Laplace noise of scale 1/ε once."""
     drawn: dict[str, list[Fraction]] = {"coordinator": [], "helper": []}
 

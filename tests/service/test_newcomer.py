@@ -82,7 +82,7 @@ def running(words: list[str], port: int, log: Path, **where: object) -> Iterator
 
 
 @pytest.mark.slow
-def test_the_newcomers_path_leads_from_nothing_to_a_winner(tmp_path: Path) -> None:
+def test_the_getting_started_commands_lead_to_a_winner(tmp_path: Path) -> None:
     ports = {old: free_port() for old in PORTS}
     text = PAGE.read_text(encoding="utf-8")
     for old, new in ports.items():

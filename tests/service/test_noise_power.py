@@ -96,7 +96,7 @@ def multiplied(one: NoiseDistribution, by: int) -> Table:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_halved_missing_and_reused_noise_is_caught(tmp_path: Path, case: str) -> None:
+def test_halved_missing_and_reused_noise_is_detected(tmp_path: Path, case: str) -> None:
     stated, halved, shared = noises(tmp_path, case)
     test = NoiseTest((stated,) * RELEASES, RATE)
     assert test.power((stated,) * RELEASES) <= RATE / 2, "the stated noise itself"

@@ -79,7 +79,7 @@ def test_a_second_targeting_key_is_an_error_with_a_remedy(
     assert client().get_string_value("greeting", "default", SOMEBODY) == "Hi"
 
 
-def test_evaluating_a_flag_is_the_assignment_and_sticks() -> None:
+def test_evaluating_a_flag_assigns_an_option_that_stays() -> None:
     parties = Parties()
     parties.open(option=1)
     provided(parties, parties.device())
@@ -105,7 +105,7 @@ def test_evaluating_a_flag_is_the_assignment_and_sticks() -> None:
         ("string", {"Hello": "good day", "Hi": "hey"}, ""),
     ],
 )
-def test_every_type_of_flag_has_the_value_of_its_option(
+def test_flags_of_every_type_return_the_value_of_their_option(
     kind: str, values: dict[str, Any], default: Any
 ) -> None:
     async def awaited() -> Any:
@@ -118,7 +118,7 @@ def test_every_type_of_flag_has_the_value_of_its_option(
     assert asyncio.run(awaited()) == values["Hi"]
 
 
-def test_an_asynchronous_evaluation_does_not_hold_up_the_loop() -> None:
+def test_an_asynchronous_evaluation_does_not_block_the_loop() -> None:
     """A server that answers only after the loop has done something else."""
     parties, other = Parties(), threading.Event()
     parties.open()
@@ -134,7 +134,7 @@ def test_an_asynchronous_evaluation_does_not_hold_up_the_loop() -> None:
     assert asyncio.run(both()) == "Hello"
 
 
-def test_a_flag_of_the_wrong_type_asks_nobody() -> None:
+def test_a_flag_of_the_wrong_type_sends_no_request() -> None:
     parties = Parties()
     parties.open()
     provided(parties, parties.device(), values={"Hello": True})  # and nothing for Hi
@@ -145,7 +145,7 @@ def test_a_flag_of_the_wrong_type_asks_nobody() -> None:
     assert all(seen.method == "GET" for seen in parties.trace)
 
 
-def test_a_flag_that_is_no_experiment_is_not_found() -> None:
+def test_an_unknown_flag_is_not_found() -> None:
     parties = Parties()
     provided(parties, parties.device())
     details = client().get_string_details("other", "default")
@@ -153,7 +153,7 @@ def test_a_flag_that_is_no_experiment_is_not_found() -> None:
     assert parties.trace == []
 
 
-def test_offline_or_rejected_gives_the_default_with_a_reason_and_does_not_hammer() -> None:
+def test_offline_or_rejected_flags_use_the_default_without_hammering() -> None:
     for answer in (httpx.Response(503), httpx.Response(409, json={"error": "it is paused"})):
         parties = Parties()
         parties.open()
@@ -173,7 +173,7 @@ def test_offline_or_rejected_gives_the_default_with_a_reason_and_does_not_hammer
         assert len(parties.trace) == requests
 
 
-def test_changed_options_wait_for_the_participant() -> None:
+def test_changed_options_wait_for_consent() -> None:
     parties = Parties()
     first = parties.experiment
     parties.open()
@@ -198,7 +198,7 @@ def levels(device: Device) -> str:
     return str(device.ledger._db.execute("SELECT levels FROM rounds").fetchone()[0])
 
 
-def test_tracking_records_locally_and_sends_nothing() -> None:
+def test_tracking_is_local_and_sends_nothing() -> None:
     parties = Parties()
     parties.open()
     device = parties.device()
@@ -221,7 +221,7 @@ def test_tracking_records_locally_and_sends_nothing() -> None:
     assert len(parties.trace) == requests
 
 
-def test_events_are_the_metrics_that_the_flag_says() -> None:
+def test_events_map_to_the_declared_metrics() -> None:
     answer = Answer("how it went", ("walked", "liked"), 4, 60, high=Fraction(60))
     parties = Parties(terms(answer=answer, noise=Noise(Fraction(16))))
     parties.open()
@@ -234,7 +234,7 @@ def test_events_are_the_metrics_that_the_flag_says() -> None:
     assert levels(device) == "[3, 0]"
 
 
-def test_a_mistaken_metric_is_logged_and_does_not_raise(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_metric_is_logged_without_raising(caplog: pytest.LogCaptureFixture) -> None:
     parties = Parties()
     parties.open()
     provided(parties, parties.device(), events={"steps": "nothing"})
@@ -276,7 +276,7 @@ def quick() -> Parties:
     )
 
 
-def test_a_thread_of_its_own_reports_at_the_fixed_time(ledger: Ledger) -> None:
+def test_a_background_thread_reports_at_the_fixed_time(ledger: Ledger) -> None:
     parties = quick()
     now = int(time.time())
     parties.open(assigned_until=now + 60, closes=now + 62)
@@ -295,7 +295,7 @@ def test_a_thread_of_its_own_reports_at_the_fixed_time(ledger: Ledger) -> None:
     assert provider._thread is None
 
 
-def test_the_reporter_starts_again_after_a_shutdown_and_sends_what_waited(ledger: Ledger) -> None:
+def test_the_reporter_restarts_after_shutdown_and_sends_waiting_reports(ledger: Ledger) -> None:
     parties = quick()
     now = int(time.time())
     parties.open(assigned_until=now + 60, closes=now + 64)
@@ -312,7 +312,7 @@ def test_the_reporter_starts_again_after_a_shutdown_and_sends_what_waited(ledger
     _until(lambda: len(parties.trace) >= 5)
 
 
-def test_a_ledger_that_cannot_be_written_does_not_end_the_reporter(
+def test_an_unwritable_ledger_does_not_end_the_reporter(
     ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     parties = quick()
@@ -326,7 +326,7 @@ def test_a_ledger_that_cannot_be_written_does_not_end_the_reporter(
     provider.shutdown()
 
 
-def test_without_a_reporter_nothing_is_sent_until_somebody_runs_it(ledger: Ledger) -> None:
+def test_without_a_reporter_nothing_is_sent_automatically(ledger: Ledger) -> None:
     parties = Parties()
     parties.open()
     device = parties.device(ledger)

@@ -92,25 +92,25 @@ def harmless(page: str, scripts: int) -> Tags:
     return found
 
 
-def test_hostile_names_are_text_on_the_experimenters_page(view: dict[str, Any]) -> None:
+def test_hostile_names_are_escaped_on_the_experimenters_page(view: dict[str, Any]) -> None:
     found = harmless(shown(view), 1)
     assert OPTIONS[1] in found.texts
     assert ("aria-label", "Options") in found.attributes
 
 
-def test_hostile_names_are_text_in_every_part_of_it(view: dict[str, Any]) -> None:
+def test_hostile_names_are_escaped_in_every_part_of_it(view: dict[str, Any]) -> None:
     known = view | {"status": view["status"] | {"control": HOSTILE}}
     for name, part in experimenter.parts(known, True).items():
         assert not {"script", "img"} & set(Tags(part).names), name
         assert all(text.strip() != "49" for text in Tags(part).texts), name
 
 
-def test_hostile_names_are_text_in_lists_and_errors() -> None:
+def test_hostile_names_are_escaped_in_lists_and_errors() -> None:
     harmless(experimenter.index([("0" * 64, HOSTILE, "running")], ""), 0)
     harmless(experimenter.problem(HOSTILE, HOSTILE, "../"), 0)
 
 
-def test_hostile_names_are_text_in_the_report_of_a_demonstration(view: dict[str, Any]) -> None:
+def test_hostile_names_are_escaped_in_the_report_of_a_demonstration(view: dict[str, Any]) -> None:
     counts = VisitCounts(refused={f"{HOSTILE}: 422": 1})
     told = DemoProgress(view["status"], view["estimates"], counts, 1.0, ("", ""), view)
     found = harmless(report.html(told), 0)
@@ -118,7 +118,7 @@ def test_hostile_names_are_text_in_the_report_of_a_demonstration(view: dict[str,
 
 
 @pytest.mark.parametrize("high", [1, 40])
-def test_hostile_names_are_text_on_the_participants_page(both: Threads, high: int) -> None:
+def test_hostile_names_are_escaped_on_the_participants_page(both: Threads, high: int) -> None:
     terms = both.terms(OPTIONS, question=HOSTILE, answer=Answer(HOSTILE, metrics=(HOSTILE,)))
     other = copy.copy(terms)
     wide = replace(terms.answer, high=Fraction(high))
@@ -127,7 +127,7 @@ def test_hostile_names_are_text_on_the_participants_page(both: Threads, high: in
     assert ("name", HOSTILE) in found.attributes
 
 
-def test_three_questions_are_answered_in_words_before_any_picture(view: dict[str, Any]) -> None:
+def test_three_questions_are_answered_in_text_before_any_chart(view: dict[str, Any]) -> None:
     text = shown(view)
     first = text[: text.index('id="people"')]
     answered = [first.index(f"<dt>{question}</dt>") for question in QUESTIONS]
@@ -147,7 +147,7 @@ def said(view: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return view | {"status": view["status"] | status, "estimates": view["estimates"] | found}
 
 
-def test_nothing_is_called_decided_that_is_not(view: dict[str, Any]) -> None:
+def test_undecided_experiments_are_not_called_decided(view: dict[str, Any]) -> None:
     assert sentences.sure(said(view, decided=None)).short == "Not decided yet."
     over = said(view, decided=None, state="finished")
     assert sentences.sure(over).short == "Not decided: nobody can tell for sure."
@@ -156,13 +156,13 @@ def test_nothing_is_called_decided_that_is_not(view: dict[str, Any]) -> None:
     assert "at most 5% of experiments, however often one looks" in decided.more
 
 
-def test_intervals_that_hold_for_one_look_are_not_said_to_hold_always(view: dict[str, Any]) -> None:
+def test_fixed_time_intervals_are_not_called_anytime_valid(view: dict[str, Any]) -> None:
     once = [one | {"always": False} for one in view["estimates"]["options"]]
     assert "for one look" in sentences.sure(said(view, options=once, decided="plain")).more
     assert "normal approximations" in shown(said(view, options=once))
 
 
-def test_unequal_returns_are_warned_of(view: dict[str, Any]) -> None:
+def test_sample_ratio_mismatch_causes_a_warning(view: dict[str, Any]) -> None:
     unequal = said(view, sample_ratio={"p": 0.0001, "mismatch": True})
     assert "may be unfair" in sentences.sure(unequal).more
 
@@ -177,7 +177,7 @@ def test_unequal_returns_are_warned_of(view: dict[str, Any]) -> None:
         ("running", True, "too few answered"),
     ],
 )
-def test_how_it_stands_is_said_with_trouble_first(
+def test_the_status_line_states_problems_first(
     view: dict[str, Any], state: str, up: bool, words: str
 ) -> None:
     ended = [one for one in view["status"]["rounds"] if one["stage"] in ("opened", "refused")]
@@ -185,7 +185,7 @@ def test_how_it_stands_is_said_with_trouble_first(
     assert words in sentences.standing(said(view, **changed), up)
 
 
-def test_every_reason_of_an_end_has_its_sentence(view: dict[str, Any]) -> None:
+def test_every_reason_for_an_end_has_a_sentence(view: dict[str, Any]) -> None:
     assert set(sentences.ENDINGS) == set(EndReason)
     ended = [one for one in view["status"]["rounds"] if one["stage"] == "opened"]
     for reason in EndReason:
@@ -199,7 +199,7 @@ def test_answers_beyond_0_and_1_are_written_as_numbers(view: dict[str, Any]) -> 
     assert sentences.number(view)(0.0213) == "2.1%"
 
 
-def test_a_mean_that_noise_brought_out_of_range_is_written_as_its_end(view: dict[str, Any]) -> None:
+def test_a_mean_out_of_range_is_shown_as_the_end_of_the_range(view: dict[str, Any]) -> None:
     assert sentences.number(view)(-0.051) == "0%"
     assert sentences.number(view)(1.02) == "100%"
 
@@ -213,7 +213,7 @@ def test_an_option_has_the_same_colour_everywhere(view: dict[str, Any]) -> None:
         assert f'class="fill o{(place + 1) % 3}"' not in row
 
 
-def test_bytes_that_passed_are_those_of_the_reports(view: dict[str, Any]) -> None:
+def test_displayed_bytes_match_the_reports(view: dict[str, Any]) -> None:
     passed, rounds = view["passed"], view["status"]["rounds"]
     assert passed["reports"] == sum(one["reports"] or 0 for one in rounds)
     assert passed["sums"] == sum(one["stage"] == "opened" for one in rounds)
@@ -221,7 +221,7 @@ def test_bytes_that_passed_are_those_of_the_reports(view: dict[str, Any]) -> Non
     assert passed["sums_bytes"] > 100 * passed["sums"]
 
 
-def test_the_size_of_partial_sums_is_what_passes(tmp_path: Path) -> None:
+def test_the_size_of_partial_sums_is_displayed(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         sizes = answers_of(pair)
@@ -247,7 +247,7 @@ def answers_of(pair: Pair) -> dict[bytes, int]:
 
 
 @pytest.mark.parametrize("made", TRUST_MODELS)
-def test_who_sees_what_is_drawn_for_the_trust_model_of_the_terms(
+def test_the_data_flow_is_drawn_for_the_trust_model_of_the_terms(
     view: dict[str, Any], made: Callable[[], Terms]
 ) -> None:
     terms = made()
@@ -264,7 +264,7 @@ def test_who_sees_what_is_drawn_for_the_trust_model_of_the_terms(
 
 
 @pytest.mark.parametrize("made", TRUST_MODELS)
-def test_what_was_guaranteed_is_that_of_the_trust_model(
+def test_the_guarantee_is_explained_for_the_trust_model(
     view: dict[str, Any], made: Callable[[], Terms]
 ) -> None:
     terms = made()
@@ -276,7 +276,7 @@ def test_what_was_guaranteed_is_that_of_the_trust_model(
 
 
 @pytest.mark.parametrize("made", TRUST_MODELS)
-def test_participants_of_every_trust_model_read_what_it_means(made: Callable[[], Terms]) -> None:
+def test_participants_of_every_trust_model_read_its_meaning(made: Callable[[], Terms]) -> None:
     """Browsers take part where their device can; elsewhere nobody is asked to agree."""
     terms = made()
     found = Tags(participant.page(terms, "running", "../../"))
@@ -291,7 +291,7 @@ def test_participants_of_every_trust_model_read_what_it_means(made: Callable[[],
     assert tuple(lanes) == visibility(terms).receivers
 
 
-def test_who_asks_what_for_and_whom_to_write_to_comes_before_the_terms(both: Threads) -> None:
+def test_organisation_purpose_and_contact_precede_the_terms(both: Threads) -> None:
     told = {"organisation": "A hospital", "purpose": "better breaks", "contact": "us@b.example"}
     text = participant.page(both.terms(OPTIONS, **told), "running", "../../")
     before = text[: text.index('<dl class="terms')]
@@ -301,7 +301,7 @@ def test_who_asks_what_for_and_whom_to_write_to_comes_before_the_terms(both: Thr
 
 
 @pytest.mark.parametrize("state", ["stopped", "finished"])
-def test_an_experiment_that_is_over_offers_nothing_to_agree_to(both: Threads, state: str) -> None:
+def test_an_ended_experiment_offers_no_agreement(both: Threads, state: str) -> None:
     assert "I agree" in participant.page(both.terms(OPTIONS), "running", "../../")
     over = participant.page(both.terms(OPTIONS), state, "../../")
     assert "I agree" not in over
@@ -309,7 +309,7 @@ def test_an_experiment_that_is_over_offers_nothing_to_agree_to(both: Threads, st
     assert "nobody is asked any more" in over
 
 
-def test_rounds_side_by_side_are_one_step_of_the_chart(view: dict[str, Any]) -> None:
+def test_parallel_rounds_are_one_step_of_the_chart(view: dict[str, Any]) -> None:
     """Three options were tried at once, twice; every step has the answers until then."""
     side_by_side = experimenter.columns(view["status"]["rounds"])
     found = experimenter.steps(view["history"], side_by_side)
@@ -326,7 +326,7 @@ def _over(column: dict[str, dict[str, Any]]) -> bool:
     return all(one["stage"] in ("opened", "refused") for one in column.values())
 
 
-def test_the_charts_have_dates_and_numbers_on_their_axes(view: dict[str, Any]) -> None:
+def test_charts_have_dates_and_numbers_on_their_axes(view: dict[str, Any]) -> None:
     made = experimenter.parts(view, True)
     first = datetime.fromtimestamp(view["history"][0]["time"], tz=UTC)
     for part in ("intervals", "rounds"):
@@ -336,7 +336,7 @@ def test_the_charts_have_dates_and_numbers_on_their_axes(view: dict[str, Any]) -
     assert "100%" in Tags(made["intervals"]).texts
 
 
-def test_every_dash_and_missing_end_is_explained(view: dict[str, Any]) -> None:
+def test_every_dash_and_open_end_is_explained(view: dict[str, Any]) -> None:
     control, first, second = view["estimates"]["options"]
     known = control | {"mean": 0.2, "lift": None, "lift_low": None, "lift_high": None}
     without = [known, first | {"mean": None, "lift": None}, second | {"mean": 0.5, "lift": None}]
@@ -358,7 +358,7 @@ def test_every_dash_and_missing_end_is_explained(view: dict[str, Any]) -> None:
 # Over HTTP
 
 
-def test_the_pages_of_a_coordinator_answer_with_a_strict_policy(both: Threads) -> None:
+def test_the_pages_have_a_strict_content_security_policy(both: Threads) -> None:
     digest = both.begin(question="Strict?").hex()
     for path in ("/", f"/e/{digest}", f"/e/{digest}/take-part", f"/e/{'0' * 64}", "/e/nonsense"):
         said = both.get(0, path)
@@ -373,13 +373,13 @@ def test_the_pages_of_a_coordinator_answer_with_a_strict_policy(both: Threads) -
     assert both.urls[1] not in both.get(0, f"/e/{digest}").headers["content-security-policy"]
 
 
-def test_an_address_that_could_break_the_policy_is_left_out_of_it() -> None:
+def test_an_address_that_would_break_the_policy_is_omitted() -> None:
     assert pages._origin("https://a.example/x; script-src *") == ["https://a.example"]
     for address in ("https://a.example;script-src *", "https://'unsafe-inline'", "x://a"):
         assert pages._origin(address) == []
 
 
-def test_files_are_served_by_name_packed_and_only_once(both: Threads) -> None:
+def test_static_files_are_served_compressed_and_cached(both: Threads) -> None:
     first = both.get(0, "/static/page.css")
     assert (first.headers["content-type"], first.headers["content-encoding"]) == (
         "text/css; charset=utf-8",
@@ -420,7 +420,7 @@ def wait_open(both: Threads, digest: bytes) -> None:
     wait_for(lambda: f"{places:,} slots; who comes" in both.get(0, page).text)
 
 
-def test_a_stream_says_what_changed_and_nothing_else(both: Threads) -> None:
+def test_a_stream_reports_changes_only(both: Threads) -> None:
     digest = both.begin(question="Changing?")
     wait_open(both, digest)
     path = f"{both.urls[0]}/e/{digest.hex()}/live?seen="
@@ -450,7 +450,7 @@ def test_a_stream_is_silent_when_participants_join(
     assert set(first["parts"]) == {"state"}
 
 
-def test_what_anybody_sees_changes_when_rounds_end_and_not_when_participants_join(
+def test_the_public_view_changes_when_rounds_end_not_when_participants_join(
     tmp_path: Path,
 ) -> None:
     with sqlite_pair(tmp_path) as pair:
@@ -479,7 +479,7 @@ def test_what_anybody_sees_changes_when_rounds_end_and_not_when_participants_joi
 
 
 @pytest.mark.extended
-def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:
+def test_streams_beyond_the_limit_are_rejected(tmp_path: Path) -> None:
     with served(tmp_path, streams=1) as few:
         digest = few.begin().hex()
         path = f"{few.urls[0]}/e/{digest}/live"
@@ -498,7 +498,7 @@ def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_a_process_that_is_told_to_end_does_not_wait_for_those_who_watch(tmp_path: Path) -> None:
+def test_a_stopping_process_does_not_wait_for_streams(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         digest = both.begin().hex()
         stream = httpx.stream("GET", f"{both.urls[0]}/e/{digest}/live", timeout=30)
@@ -509,7 +509,7 @@ def test_a_process_that_is_told_to_end_does_not_wait_for_those_who_watch(tmp_pat
             assert not any(line.startswith("nonsense") for line in lines)  # it comes to its end
 
 
-def test_two_processes_show_the_same_version_of_one_database(tmp_path: Path) -> None:
+def test_two_processes_on_one_database_show_the_same_version(tmp_path: Path) -> None:
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step()
@@ -526,7 +526,7 @@ def test_two_processes_show_the_same_version_of_one_database(tmp_path: Path) -> 
         )
 
 
-def test_results_may_be_for_the_holder_of_the_token_alone(tmp_path: Path) -> None:
+def test_results_can_be_restricted_to_the_token(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         text = both.members[0].path.read_text()
         both.members[0].path.write_text(f'results = "token"\n{text}')
@@ -554,7 +554,7 @@ def test_results_may_be_for_the_holder_of_the_token_alone(tmp_path: Path) -> Non
         assert not asked(scheme, secret)
 
 
-def test_a_password_changes_nothing(both: Threads) -> None:
+def test_a_password_does_not_authorise_admin_calls(both: Threads) -> None:
     digest = both.begin(question="Changed?").hex()
     secret = base64.b64encode(f":{TOKEN}".encode()).decode()
     said = both.post(0, f"/experiments/{digest}/stop", headers={"Authorization": f"Basic {secret}"})
@@ -562,7 +562,7 @@ def test_a_password_changes_nothing(both: Threads) -> None:
     assert both.post(0, f"/experiments/{digest}/stop", headers=ADMIN).status_code == 204
 
 
-def test_terms_that_are_not_signed_are_shown_and_nobody_can_take_part(both: Threads) -> None:
+def test_unsigned_terms_are_shown_without_participation(both: Threads) -> None:
     terms: Terms = both.terms(("a", "b"), question="Signed?")
     experiment = experiment_of(4000, ("a", "b"))
     digest = both.coordinator.create(terms, experiment, TIMING).hex()
@@ -581,7 +581,7 @@ def test_terms_that_are_not_signed_are_shown_and_nobody_can_take_part(both: Thre
         ("secure-aggregation", {}, False),
     ],
 )
-def test_pages_say_whether_browsers_take_part(
+def test_pages_state_whether_browsers_can_take_part(
     trust: str, more: dict[str, Any], browsers: bool
 ) -> None:
     """Both pages: the experimenter's beside who sees what, the participant's before the button."""

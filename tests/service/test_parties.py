@@ -83,7 +83,7 @@ def test_an_experiment_runs_to_its_end_and_finds_the_best_option(pair: Pair) -> 
     assert len(history) == len(rounds_of(pair, digest, "opened")) > 3
 
 
-def test_without_noise_every_sum_is_exactly_what_was_reported(quiet: Pair) -> None:
+def test_without_noise_every_sum_is_exact(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.hold(digest, WORTH.__getitem__)
     for one in rounds_of(quiet, digest, "opened"):
@@ -91,7 +91,7 @@ def test_without_noise_every_sum_is_exactly_what_was_reported(quiet: Pair) -> No
         assert one["sums"] == [float(WORTH[str(one["option"])] * int(str(one["places"])))]
 
 
-def test_rows_of_participants_go_with_their_round(pair: Pair) -> None:
+def test_rows_of_participants_are_deleted_with_their_round(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     asked = pair.participants(digest, 30)
@@ -105,7 +105,7 @@ def test_rows_of_participants_go_with_their_round(pair: Pair) -> None:
         assert rows(pair, role, schema.spent) == 0
 
 
-def test_the_same_ticket_gets_the_same_slot_and_another_another(pair: Pair) -> None:
+def test_one_ticket_gets_one_slot_and_another_ticket_another(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     nonce = os.urandom(16)
@@ -115,7 +115,7 @@ def test_the_same_ticket_gets_the_same_slot_and_another_another(pair: Pair) -> N
     assert pair.join(digest) != first
 
 
-def test_the_same_report_again_is_taken_and_another_is_not(pair: Pair) -> None:
+def test_an_identical_report_is_accepted_and_another_rejected(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
@@ -129,7 +129,7 @@ def test_the_same_report_again_is_taken_and_another_is_not(pair: Pair) -> None:
     assert rows(pair, 0, schema.shares) == 1
 
 
-def test_two_different_reports_of_one_place_in_one_batch_keep_the_first(pair: Pair) -> None:
+def test_the_first_of_two_reports_for_a_slot_in_one_batch_is_kept(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
@@ -154,7 +154,7 @@ def test_reports_after_the_deadline_or_for_unknown_rounds_are_rejected(pair: Pai
     assert rows(pair, 0, schema.shares) == rows(pair, 1, schema.shares) == 0
 
 
-def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> None:
+def test_a_report_verified_before_the_close_is_not_stored_after_it(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
@@ -168,7 +168,7 @@ def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> N
     assert rows(pair, 1, schema.shares) == 0
 
 
-def test_what_is_kept_while_the_deadline_passes_is_counted(
+def test_reports_stored_by_the_deadline_are_counted(
     quiet: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked for its list in the last moment, the helper lists no round that it leaves open."""
@@ -192,7 +192,7 @@ def test_what_is_kept_while_the_deadline_passes_is_counted(
     assert (released["reports"], released["sums"]) == (len(others) + 1, [len(others) + 1])
 
 
-def test_forged_places_and_foreign_shares_are_rejected(pair: Pair) -> None:
+def test_forged_slots_and_foreign_shares_are_rejected(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
@@ -209,7 +209,7 @@ def test_forged_places_and_foreign_shares_are_rejected(pair: Pair) -> None:
     assert rows(pair, 0, schema.shares) == 0
 
 
-def test_who_comes_when_no_place_is_left_gets_the_best_option_unasked(pair: Pair) -> None:
+def test_participants_without_a_slot_get_the_best_option(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     wanted = sum(int(str(one["places"])) for one in rounds_of(pair, digest, "open"))
@@ -219,9 +219,7 @@ def test_who_comes_when_no_place_is_left_gets_the_best_option_unasked(pair: Pair
 
 
 @pytest.mark.parametrize("nonce", [None, bytes(16)], ids=["new", "repeated"])
-def test_requests_that_find_no_slot_never_reach_the_learner(
-    pair: Pair, nonce: bytes | None
-) -> None:
+def test_requests_without_a_slot_do_not_load_the_learner(pair: Pair, nonce: bytes | None) -> None:
     """As many as the horizon and more, and one nonce over and over: nothing but a count changes."""
     digest = pair.begin(experiment_of(1500))
     pair.step(2)
@@ -239,7 +237,7 @@ def test_requests_that_find_no_slot_never_reach_the_learner(
     assert rounds_of(pair, digest, "open")
 
 
-def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
+def test_slots_are_drawn_uniformly_from_the_remaining_ones(pair: Pair) -> None:
     """Chi-square over which round participants get, false alarm 1e-4."""
     digest = pair.begin(experiment_of(200_000))
     pair.step(2)
@@ -255,7 +253,7 @@ def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
     assert chi / (1 - share) < 18.4
 
 
-def test_a_round_below_its_minimum_is_rejected_and_skipped(pair: Pair) -> None:
+def test_a_round_below_its_minimum_is_aborted_and_skipped(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     asked = pair.participants(digest, 30)
@@ -272,7 +270,7 @@ def test_a_round_below_its_minimum_is_rejected_and_skipped(pair: Pair) -> None:
     assert pair.coordinator.status(digest)["state"] == "running"
 
 
-def test_a_round_that_only_the_helper_rejects_is_over_for_both_at_once(pair: Pair) -> None:
+def test_a_round_aborted_by_the_helper_ends_at_both_at_once(pair: Pair) -> None:
     """Enough shares at the coordinator, too few at the helper: nobody waits for the grace."""
     digest = pair.begin()
     pair.step(2)
@@ -290,7 +288,7 @@ def test_a_round_that_only_the_helper_rejects_is_over_for_both_at_once(pair: Pai
     assert rounds_of(pair, digest, "open")
 
 
-def test_dropouts_leave_a_round_to_those_who_reported(quiet: Pair) -> None:
+def test_a_round_with_dropouts_releases_the_reports_that_arrived(quiet: Pair) -> None:
     digest = quiet.begin()
     asked = quiet.hold(digest, lambda _option: 1, come=0.8)
     released = rounds_of(quiet, digest, "opened")
@@ -298,7 +296,7 @@ def test_dropouts_leave_a_round_to_those_who_reported(quiet: Pair) -> None:
     assert all(one["sums"] == [one["reports"]] for one in released)
 
 
-def test_only_shares_that_both_servers_have_are_counted(quiet: Pair) -> None:
+def test_only_reports_at_both_servers_are_counted(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)
     asked = quiet.participants(digest, 90)
@@ -311,7 +309,7 @@ def test_only_shares_that_both_servers_have_are_counted(quiet: Pair) -> None:
     assert sum(int(str(one["reports"])) for one in released) == 80
 
 
-def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
+def test_an_unavailable_helper_only_delays(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.link.down = True
     quiet.step()
@@ -331,7 +329,7 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     assert sum(int(str(one["reports"])) for one in released) == len(asked) == 90
 
 
-def test_a_round_that_the_helper_does_not_sign_in_time_is_planned_anew(
+def test_a_round_not_signed_in_time_is_planned_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = pair.begin()
@@ -355,7 +353,7 @@ def refusing(*_: object) -> bytes:
 
 
 @pytest.mark.parametrize("what", ["keys", "describe"])
-def test_a_helper_that_keeps_rejecting_leaves_no_trail_of_rounds(
+def test_repeated_rejections_of_a_helper_leave_no_rounds(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """It may have lost its database, and its operator be on holiday."""
@@ -369,7 +367,7 @@ def test_a_helper_that_keeps_rejecting_leaves_no_trail_of_rounds(
     assert len(rounds_of(pair, digest, "open")) == 3
 
 
-def test_a_round_that_was_being_given_up_when_the_process_died_is_planned_anew(
+def test_a_round_abandoned_during_a_crash_is_planned_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its key is destroyed, and the database knows nothing of it; the helper would sign."""
@@ -385,7 +383,7 @@ def test_a_round_that_was_being_given_up_when_the_process_died_is_planned_anew(
     assert len(pair.participants(digest, 30)) == 30
 
 
-def test_pause_resume_and_stop_do_what_they_say(pair: Pair) -> None:
+def test_pause_resume_and_stop_work(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     assigned = pair.join(digest)
@@ -405,7 +403,7 @@ def test_pause_resume_and_stop_do_what_they_say(pair: Pair) -> None:
     assert pair.join(digest) == Assigned(pair.join(digest).option)
 
 
-def test_nothing_runs_before_the_helper_has_signed(pair: Pair) -> None:
+def test_no_round_starts_before_the_helper_has_signed(pair: Pair) -> None:
     experiment = experiment_of()
     digest = pair.coordinator.create(terms_of(pair.keys), experiment, TIMING)
     pair.step()
@@ -419,7 +417,7 @@ def test_nothing_runs_before_the_helper_has_signed(pair: Pair) -> None:
     assert pair.join(digest).slot is not None
 
 
-def test_an_experiment_that_is_not_that_of_its_terms_is_rejected(pair: Pair) -> None:
+def test_an_experiment_differing_from_its_terms_is_rejected(pair: Pair) -> None:
     twice = terms_of(pair.keys, answer=Answer("1 if you liked it", window=30, levels=1))
     other = replace(twice, noise=replace(twice.noise, scale=Fraction(2)))
     with pytest.raises(TacitError, match="noise of the experiment differs"):
@@ -430,7 +428,7 @@ def test_an_experiment_that_is_not_that_of_its_terms_is_rejected(pair: Pair) -> 
     assert pair.coordinator.experiments() == []
 
 
-def test_invitations_are_for_one_participation_at_both_servers(pair: Pair) -> None:
+def test_invitations_allow_one_participation_at_both_servers(pair: Pair) -> None:
     digest = pair.begin(admission="invitation")
     pair.step(2)
     one, two = invitations.make(digest, pair.secrets[0], 2)
@@ -457,7 +455,7 @@ def test_invitations_are_for_one_participation_at_both_servers(pair: Pair) -> No
 
 
 @pytest.mark.parametrize("slots", ["none yet", "some", "all given", "paused"])
-def test_invitations_are_checked_whether_or_not_a_slot_is_left(pair: Pair, slots: str) -> None:
+def test_invitations_are_verified_even_without_a_free_slot(pair: Pair, slots: str) -> None:
     digest = pair.begin(admission="invitation")
     used, unused, foreign = "", "", invitations.make(bytes(32), pair.secrets[0], 1)[0]
     nonce = os.urandom(16)
@@ -484,7 +482,7 @@ def test_invitations_are_checked_whether_or_not_a_slot_is_left(pair: Pair, slots
     assert pair.coordinator.status(digest)["people"] == before
 
 
-def test_an_invitation_that_found_no_slot_is_not_spent(pair: Pair) -> None:
+def test_an_invitation_without_a_slot_stays_valid(pair: Pair) -> None:
     digest = pair.begin(admission="invitation")
     (invitation,) = invitations.make(digest, pair.secrets[0], 1)
     assert pair.join(digest, invitation=invitation).slot is None
@@ -542,7 +540,7 @@ def test_invitations_stay_valid_and_spent_under_successor_terms(quiet: Pair) -> 
     assert quiet.join(after, invitation=unused).slot is not None
 
 
-def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> None:
+def test_both_servers_accept_invitations_of_the_issuer_only(quiet: Pair) -> None:
     """Somebody else lets participants in: what the coordinator signs itself is no invitation."""
     issuer = Ed25519PrivateKey.from_private_bytes(bytes([9]) * 32)
     digest = quiet.begin(admission="invitation", issuer=public_key(issuer))
@@ -560,7 +558,7 @@ def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> Non
     assert quiet.helper.keep([waiting]) == [None]
 
 
-def test_a_list_that_comes_early_does_not_close_a_round_at_the_helper(quiet: Pair) -> None:
+def test_an_early_list_does_not_close_a_round_at_the_helper(quiet: Pair) -> None:
     """All reports but one are there, and the coordinator's list would take the last one's place."""
     digest = quiet.begin()
     quiet.step(2)
@@ -598,7 +596,7 @@ def test_a_list_that_comes_early_does_not_close_a_round_at_the_helper(quiet: Pai
         ({"modulus": 2}, "modulus of the round is 2"),
     ],
 )
-def test_neither_party_signs_a_round_that_is_weaker_than_the_terms(
+def test_neither_party_signs_a_round_weaker_than_the_terms(
     quiet: Pair, changes: dict[str, Any], words: str
 ) -> None:
     digest = quiet.begin(grace=600)
@@ -623,13 +621,13 @@ def test_the_helper_makes_keys_for_the_suite_of_the_terms_only(
 
 
 @pytest.mark.parametrize("suite", HPKE_SUITES)
-def test_rounds_are_announced_with_the_suite_of_the_terms(quiet: Pair, suite: str) -> None:
+def test_rounds_announce_the_suite_of_the_terms(quiet: Pair, suite: str) -> None:
     digest = quiet.begin(suite=suite)
     quiet.step(2)
     assert described(quiet.join(digest)).suite.identifier == suite
 
 
-def test_a_round_lives_no_longer_than_the_grace_of_its_terms(quiet: Pair) -> None:
+def test_a_round_ends_with_the_grace_of_its_terms(quiet: Pair) -> None:
     with pytest.raises(TacitError, match="grace is 600: must be at most 599, the grace"):
         quiet.begin(grace=599)
     digest = quiet.begin()
@@ -649,7 +647,7 @@ def test_a_round_lives_no_longer_than_the_grace_of_its_terms(quiet: Pair) -> Non
     assert row == 7
 
 
-def test_terms_of_other_trust_models_are_taken_by_neither_party(quiet: Pair) -> None:
+def test_neither_party_accepts_terms_of_other_trust_models(quiet: Pair) -> None:
     shares = terms_of(quiet.keys, noise=Noise(Fraction(1), "devices"))
     for take in (
         lambda: quiet.coordinator.create(shares, experiment_of(), TIMING),
@@ -659,7 +657,7 @@ def test_terms_of_other_trust_models_are_taken_by_neither_party(quiet: Pair) -> 
             take()
 
 
-def test_terms_of_rehearsals_are_taken_by_neither_party(quiet: Pair) -> None:
+def test_neither_party_accepts_terms_of_rehearsals(quiet: Pair) -> None:
     made = terms_of(quiet.keys, noise=Noise(Fraction(1), "devices", REHEARSED))
     with pytest.raises(TacitError, match=r"noise\.distribution is 'rehearsed'"):
         quiet.coordinator.create(made, experiment_of(), TIMING)
@@ -667,7 +665,7 @@ def test_terms_of_rehearsals_are_taken_by_neither_party(quiet: Pair) -> None:
         quiet.helper.admit(made, tuple(cosign(made, key) for key in quiet.secrets))
 
 
-def test_an_invited_report_is_checked_without_the_database(
+def test_an_invited_report_is_verified_without_the_database(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All requests would wait for it."""
@@ -701,7 +699,7 @@ def succeeded(pair: Pair, digest: bytes, options: tuple[str, ...]) -> bytes:
     return after
 
 
-def test_successors_are_succeeded_and_what_was_removed_does_not_come_back(quiet: Pair) -> None:
+def test_successors_have_successors_and_removed_options_stay_removed(quiet: Pair) -> None:
     first = quiet.begin()
     quiet.hold(first, lambda option: int(option == "short"))
     second = succeeded(quiet, first, ("plain", "short"))
@@ -718,7 +716,7 @@ def test_successors_are_succeeded_and_what_was_removed_does_not_come_back(quiet:
     assert {one["option"] for one in status["rounds"][-2:]} <= {"short", "new"}
 
 
-def test_terms_that_take_the_control_away_are_rejected_before_anybody_signs(pair: Pair) -> None:
+def test_terms_that_remove_the_control_are_rejected_before_signing(pair: Pair) -> None:
     experiment = experiment_of()
     experiment.keep_control("plain", 0.2)
     digest = pair.begin(experiment)
@@ -728,7 +726,7 @@ def test_terms_that_take_the_control_away_are_rejected_before_anybody_signs(pair
     succeeded(pair, digest, ("plain", "short"))
 
 
-def test_who_is_not_asked_gets_the_best_option_also_right_after_a_succession(quiet: Pair) -> None:
+def test_participants_without_a_slot_get_the_best_option_after_a_succession(quiet: Pair) -> None:
     """It stands in another place among the options of the new terms."""
     digest = quiet.begin()
     quiet.hold(digest, lambda option: int(option == "short"))
@@ -738,7 +736,7 @@ def test_who_is_not_asked_gets_the_best_option_also_right_after_a_succession(qui
     assert quiet.join(after) == Assigned("short")
 
 
-def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:
+def test_both_long_term_keys_can_change_during_an_experiment(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)
     before, old = quiet.participants(digest, 30), quiet.secrets
@@ -769,7 +767,7 @@ def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:
     assert quiet.coordinator.key_for(pinned.terms) is old[0]
 
 
-def test_every_question_after_the_close_gets_one_signed_answer(pair: Pair) -> None:
+def test_requests_after_the_close_get_one_signed_answer(pair: Pair) -> None:
     digest = pair.begin()
     pair.hold(digest, WORTH.__getitem__)
     one = rounds_of(pair, digest, "opened")[0]
@@ -789,7 +787,7 @@ def test_every_question_after_the_close_gets_one_signed_answer(pair: Pair) -> No
 
 @pytest.mark.extended
 @pytest.mark.parametrize("jump", [-5000, 5000])
-def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
+def test_jumps_of_the_clock_are_harmless(quiet: Pair, jump: int) -> None:
     digest = quiet.begin()
     quiet.step(2)
     asked = quiet.participants(digest, 40)
@@ -804,7 +802,7 @@ def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
     assert rounds_of(quiet, digest, "opened")
 
 
-def test_what_stands_for_one_participant_is_not_printed() -> None:
+def test_identifiers_of_participants_are_not_printed() -> None:
     nonce, token, invitation = b"n" * 16, b"t" * 16, "a-marked-invitation"
     place = ReportSlot(7, token)
     shown = repr(
@@ -824,7 +822,7 @@ def test_what_stands_for_one_participant_is_not_printed() -> None:
     assert invitation not in shown
 
 
-def test_tickets_of_unknown_experiments_do_not_disturb_others(pair: Pair) -> None:
+def test_tickets_of_unknown_experiments_have_no_effect(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
     said = pair.coordinator.join([Ticket(bytes(32), bytes(16)), Ticket(digest, bytes(16))])

@@ -18,7 +18,7 @@ ADDRESS = "203.0.113.77"
 
 
 @pytest.mark.extended
-def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> None:
+def test_acknowledged_reports_survive_kills_and_shutdowns(tmp_path: Path) -> None:
     with processes(tmp_path, seed=1) as both:
         people = both.people(both.begin(), 40)
         for number, (joined, shares) in enumerate(people[:4]):
@@ -50,7 +50,7 @@ def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> Non
 
 
 @pytest.mark.extended
-def test_no_secret_address_or_id_is_logged_counted_or_repeated(tmp_path: Path) -> None:
+def test_no_secret_address_or_identifier_is_logged_counted_or_echoed(tmp_path: Path) -> None:
     """With every limit and error on the way, at the most talkative level."""
     told = {"TACIT_LOG_LEVEL": "debug", "TACIT_LIMITS_ADDRESS_HEADER": "X-Real-IP"}
     with processes(tmp_path, environment=told, rate=1, burst=150) as both:

@@ -66,7 +66,7 @@ def _released(pair: Pair, digest: bytes) -> list[tuple[str, int, float]]:
     return found
 
 
-def test_terms_with_proofs_have_the_engines_of_two_servers(pair: Pair) -> None:
+def test_terms_with_proofs_use_the_two_server_engines(pair: Pair) -> None:
     digest = pair.begin(proofs=1)
     terms = pair.coordinator.terms(digest).terms
     assert terms.kind == "verified"

@@ -102,7 +102,7 @@ def releases_of(one: Deployed) -> list[Release]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_released_noise_is_the_stated_one(tmp_path: Path, model: str) -> None:
+def test_released_noise_matches_the_stated_one(tmp_path: Path, model: str) -> None:
     found = released(tmp_path, model, RELEASES)
     test, p_values, power = judge(found, RATE)
     assert not test.rejected([one.value for one in found]), p_values
@@ -158,7 +158,7 @@ PLACES: dict[str, tuple[Any, str]] = {
 @pytest.mark.extended
 @pytest.mark.parametrize("fault", ["missing", "reused"])
 @pytest.mark.parametrize("model", PLACES)
-def test_missing_and_reused_noise_in_the_real_code_is_found(
+def test_missing_and_reused_noise_in_the_deployed_code_is_detected(
     tmp_path: Path, model: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where, name = PLACES[model]
@@ -170,7 +170,7 @@ def test_missing_and_reused_noise_in_the_real_code_is_found(
 
 
 @pytest.mark.extended
-def test_missing_noise_bits_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_noise_bits_are_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffler, "ones", NoBits)
     found = released(tmp_path, "shuffler", FEW)
     test, p_values, _ = judge(found, RATE)
@@ -193,7 +193,7 @@ def test_missing_noise_bits_are_found(tmp_path: Path, monkeypatch: pytest.Monkey
         ),
     ],
 )
-def test_halved_noise_is_found_in_999_of_1000_audits(
+def test_halved_noise_is_detected_in_999_of_1000_audits(
     stated: NoiseDistribution, halved: NoiseDistribution
 ) -> None:
     test = NoiseTest((stated,) * RELEASES, RATE)
@@ -214,7 +214,7 @@ def test_numbers_of_different_distributions_are_tested_together() -> None:
 
 
 @pytest.mark.extended
-def test_rates_hold_at_a_level_that_simulation_can_see() -> None:
+def test_error_rates_hold_at_a_level_visible_in_simulation() -> None:
     """600 tests at 10% reject at most 92 times (probability of more below 10^-4)."""
     rng, stated = np.random.default_rng(7), DiscreteLaplace(3)
     test = NoiseTest((stated,) * 60, 0.1)
@@ -222,7 +222,7 @@ def test_rates_hold_at_a_level_that_simulation_can_see() -> None:
     assert sum(bool(test.rejected(row.tolist())) for row in drawn) <= 92
 
 
-def test_draws_at_one_server_are_what_the_party_draws() -> None:
+def test_draws_of_one_server_match_those_of_the_party() -> None:
     draw: Draw = party.exact_noise(bytes(16))
     stated = DiscreteLaplace(Fraction(3))
     test = NoiseTest((stated,) * 400, RATE)

@@ -64,7 +64,7 @@ def test_an_experiment_is_read_once_to_learn_and_only_if_another_process_planned
     assert learned["people"]["reported"] == sum(one["reports"] for one in learned["rounds"])
 
 
-def test_what_is_learned_in_a_transaction_that_fails_is_forgotten(
+def test_rolled_back_learning_is_not_cached(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, reads: list[str]
 ) -> None:
     digest, moment, failures = reported(pair), answers.moment, [True]
@@ -103,7 +103,7 @@ def test_a_step_without_work_reads_no_experiment(pair: Pair, reads: list[str]) -
     assert reads == []
 
 
-def test_a_round_that_cannot_be_learned_from_delays_no_other_experiment(
+def test_a_round_that_fails_to_be_observed_delays_no_other_experiment(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (pair.begin(question=question) for question in ("Which first?", "And then?"))
@@ -126,7 +126,7 @@ def test_a_round_that_cannot_be_learned_from_delays_no_other_experiment(
     assert "refused" in stages[second]
 
 
-def test_an_experiment_that_cannot_be_read_delays_no_other(
+def test_an_unreadable_experiment_delays_no_other(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = (pair.begin(question=question) for question in ("Which first?", "And then?"))
@@ -143,7 +143,7 @@ def test_an_experiment_that_cannot_be_read_delays_no_other(
     assert f"experiment {first.hex()} failed to plan rounds" in caplog.text
 
 
-def test_a_round_is_replaced_only_while_it_is_as_it_was_read(pair: Pair) -> None:
+def test_a_round_is_replaced_by_compare_and_swap(pair: Pair) -> None:
     pair.begin()
     pair.step(1)
     row = pair.coordinator.rounds(Stage.OPEN)[0]
@@ -156,7 +156,7 @@ def test_a_round_is_replaced_only_while_it_is_as_it_was_read(pair: Pair) -> None
     assert pair.coordinator.round(row.identity) == closing
 
 
-def test_slots_assigned_meanwhile_stay_when_a_round_is_replaced(pair: Pair) -> None:
+def test_slots_assigned_concurrently_survive_the_replacement_of_a_round(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(1)
     before = {row.identity: row for row in pair.coordinator.rounds(Stage.OPEN)}
@@ -168,7 +168,7 @@ def test_slots_assigned_meanwhile_stay_when_a_round_is_replaced(pair: Pair) -> N
     assert sum(row.assigned for row in closing) == asked == 5
 
 
-def test_a_step_with_rounds_that_are_open_writes_nothing(
+def test_a_step_with_open_rounds_writes_nothing(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = pair.begin()
@@ -182,7 +182,7 @@ def test_a_step_with_rounds_that_are_open_writes_nothing(
     round_scheduler.step(pair.coordinator, pair.link)
 
 
-def test_only_a_report_that_may_be_the_last_of_its_round_calls_for_a_step(tmp_path: Path) -> None:
+def test_only_a_possibly_last_report_triggers_a_step(tmp_path: Path) -> None:
     with deployed(definition_of("local"), tmp_path) as one:
         one.step(2)
         asked = one.join(sum(row.slots for row in one.coordinator.rounds(Stage.OPEN)))

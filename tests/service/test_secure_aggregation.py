@@ -184,7 +184,7 @@ def released(single: Single) -> list[tuple[str, int, float]]:
 
 
 @pytest.mark.extended
-def test_an_experiment_by_secure_aggregation_finds_the_best_option(single: Single) -> None:
+def test_secure_aggregation_finds_the_best_option(single: Single) -> None:
     digest = single.begin()
     while phones := single.devices(digest, lambda option: int(option == "friendly")):
         for phone in phones:
@@ -241,7 +241,7 @@ def test_too_many_dropouts_abort_the_round_without_release(single: Single) -> No
 
 
 @pytest.mark.extended
-def test_the_coordinator_may_be_killed_between_all_steps(single: Single) -> None:
+def test_the_coordinator_can_be_killed_between_any_steps(single: Single) -> None:
     digest = single.begin()
     phones = single.devices(digest, lambda option: int(option == "plain"))
     for number, phone in enumerate(phones):
@@ -267,7 +267,7 @@ def test_the_coordinator_may_be_killed_between_all_steps(single: Single) -> None
             assert transaction.count_shares(row.identity) == 0, "messages remain"
 
 
-def test_shares_of_all_devices_add_up_to_the_stated_noise(single: Single) -> None:
+def test_shares_of_all_devices_sum_to_the_stated_noise(single: Single) -> None:
     """400 sums of honest shares follow the discrete Laplace distribution (rate 1e-6)."""
     digest = single.begin()
     phone = single.devices(digest, lambda _: 0)[0]
@@ -300,7 +300,7 @@ def test_a_device_rejects_weaker_rounds(single: Single) -> None:
 
 
 @pytest.mark.parametrize("slots", [6, 21, 24, 29, 42, 63, 105])
-def test_every_planned_round_withstands_the_adversary_of_the_terms(slots: int) -> None:
+def test_every_planned_round_meets_the_threat_model_of_the_terms(slots: int) -> None:
     """Clients are counted exactly: the float of 2/21 is a little less, so 1 of 21."""
     about = Aggregation(slots, Fraction(0), 1, DISHONEST)
     among = neighbourhood_for(about, slots, about.minimum_batch_size)
@@ -308,7 +308,7 @@ def test_every_planned_round_withstands_the_adversary_of_the_terms(slots: int) -
     assert found.bits >= MASKING_SECURITY
 
 
-def test_answers_need_a_slot_and_are_stored_once(single: Single) -> None:
+def test_messages_need_a_slot_and_are_stored_once(single: Single) -> None:
     digest = single.begin()
     phones = single.devices(digest, lambda _: 0)
     for phone in phones:
@@ -333,7 +333,7 @@ def test_answers_need_a_slot_and_are_stored_once(single: Single) -> None:
 
 
 @pytest.mark.extended
-def test_every_process_of_a_coordinator_gives_out_stage_messages(single: Single) -> None:
+def test_every_process_of_a_coordinator_serves_stage_messages(single: Single) -> None:
     """One process leads; devices reach any of them, and are no dropouts with the others."""
     digest = single.begin()
     phones = single.devices(digest, lambda _: 1)
@@ -364,7 +364,7 @@ def exchanged(phone: Phone, said: bytes, most: int = 100) -> int:
     return count
 
 
-def test_a_device_answers_a_round_neither_without_end_nor_after_its_grace(single: Single) -> None:
+def test_a_device_limits_its_answers_to_a_round_in_number_and_time(single: Single) -> None:
     """Round keys live for the grace of the terms: masks may not be asked for later."""
     digest = single.begin()
     phones = single.devices(digest, lambda _: 1)
@@ -385,7 +385,7 @@ def test_a_device_answers_a_round_neither_without_end_nor_after_its_grace(single
 
 
 @pytest.mark.parametrize(("status", "goes_on"), [(404, False), (429, True), (503, True), (0, True)])
-def test_a_device_gives_up_a_round_that_rejects_it_and_asks_a_busy_one_again(
+def test_a_device_leaves_a_rejecting_round_and_retries_a_busy_one(
     single: Single, status: int, goes_on: bool
 ) -> None:
     phone = single.devices(single.begin(), lambda _: 1)[0]

@@ -249,20 +249,20 @@ def repeats(sizes: Draws) -> dict[str, int]:
     }
 
 
-def test_each_server_adds_the_noise_that_the_terms_say(played: Played) -> None:
+def test_each_server_adds_the_noise_of_the_terms(played: Played) -> None:
     drawn = played.draws()
     assert drawn.shape == (2, len(OPTIONS) * RELEASES, len(METRICS))
     assert not problems(drawn)
 
 
-def test_noise_of_servers_is_no_seeded_generators(played: Played) -> None:
+def test_servers_draw_noise_from_the_operating_system(played: Played) -> None:
     for own in played.parties:
         draw = context_of(own, played.digest, bytes(16)).draw
         assert draw is not None
         check_source(partial(draw, SCALE), "a server's noise")
 
 
-def test_what_is_published_is_the_sum_of_both_partial_sums(
+def test_the_released_value_is_the_sum_of_both_partial_sums(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rounds as the parties close them: the sum of two answers of nothing is both noises."""
@@ -324,7 +324,7 @@ def constant(scale: Fraction) -> int:
         (constant, "distribution", FEW),
     ],
 )
-def test_noise_of_another_distribution_is_rejected_at_both_servers(
+def test_noise_of_another_distribution_is_detected_at_both_servers(
     fault: Draw, seen: str, releases: int, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(party, "_draw", fault)
@@ -333,7 +333,7 @@ def test_noise_of_another_distribution_is_rejected_at_both_servers(
 
 @pytest.mark.parametrize("role", [0, 1], ids=SERVERS)
 @pytest.mark.parametrize("metrics", [(0,), (1,), (0, 1)])
-def test_noise_that_is_missing_at_one_server_in_one_metric_is_rejected(
+def test_noise_missing_at_one_server_in_one_metric_is_detected(
     role: int, metrics: tuple[int, ...], played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def noise(_identity: bytes) -> Draw:
@@ -397,7 +397,7 @@ class Shared:
     ],
     ids=["every round", "every second round", "metrics"],
 )
-def test_noise_that_one_server_uses_twice_is_rejected(
+def test_noise_used_twice_by_one_server_is_detected(
     fault: Callable[[], Any],
     between: str,
     role: int,
@@ -409,7 +409,7 @@ def test_noise_that_one_server_uses_twice_is_rejected(
 
 
 @pytest.mark.parametrize("sign", [1, -1], ids=["equal", "opposite"])
-def test_noise_that_both_servers_share_is_rejected(
+def test_noise_shared_by_both_servers_is_detected(
     sign: int, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = Shared(sign)

@@ -42,7 +42,7 @@ def test_an_experiment_runs_from_terms_to_estimates_over_http(both: Threads) -> 
     assert both.get(0, f"/experiments/{name}/export", headers=ADMIN).json()["history"]
 
 
-def test_the_same_again_is_the_same_and_something_else_is_rejected(both: Threads) -> None:
+def test_identical_requests_are_idempotent_and_others_rejected(both: Threads) -> None:
     digest = both.begin(question="Again?")
     pinned, joined = both.pinned(digest), both.place(digest)
     assert both.join(digest, b"n" * 16) == both.join(digest, b"n" * 16)
@@ -55,7 +55,7 @@ def test_the_same_again_is_the_same_and_something_else_is_rejected(both: Threads
         assert "a different report" in rejected.json()["error"]
 
 
-def test_an_outcome_is_told_when_the_round_is_over(both: Threads) -> None:
+def test_an_outcome_is_available_after_the_round(both: Threads) -> None:
     digest = both.begin(question="Over?")
     pinned, joined = both.pinned(digest), both.place(digest)
     path = f"/rounds/{joined.round.identity.hex()}/outcome"
@@ -73,7 +73,7 @@ def test_an_outcome_is_told_when_the_round_is_over(both: Threads) -> None:
         assert both.put(role, joined.path, half).status_code in (404, 410)
 
 
-def test_an_experiment_is_paused_resumed_and_stopped_by_its_admin(both: Threads) -> None:
+def test_the_admin_pauses_resumes_and_stops_an_experiment(both: Threads) -> None:
     name = both.begin(question="Stop?").hex()
     states = []
     for what in ("pause", "pause", "resume", "stop", "resume"):
@@ -89,9 +89,7 @@ def test_an_experiment_is_paused_resumed_and_stopped_by_its_admin(both: Threads)
 
 
 @pytest.mark.parametrize("token", [None, "Bearer wrong-token-of-this-test", "Basic abc", "Bearer"])
-def test_without_the_token_nothing_of_an_admins_is_done_or_told(
-    both: Threads, token: str | None
-) -> None:
+def test_without_the_token_admin_requests_are_rejected(both: Threads, token: str | None) -> None:
     name = both.begin(question="Whose?").hex()
     headers = {} if token is None else {"Authorization": token}
     for method, what in (
@@ -110,7 +108,7 @@ def test_without_the_token_nothing_of_an_admins_is_done_or_told(
     assert both.get(0, f"/experiments/{name}/terms").json()["state"] == "running"
 
 
-def test_health_is_told_by_both(both: Threads) -> None:
+def test_both_parties_report_their_health(both: Threads) -> None:
     for role in (0, 1):
         for path in ("/healthz", "/readyz"):
             assert both.get(role, path).json() == {"status": "ok"}
@@ -118,7 +116,7 @@ def test_health_is_told_by_both(both: Threads) -> None:
 
 
 @pytest.mark.extended
-def test_a_quiet_connection_outlives_the_time_in_which_clients_use_it_again(both: Threads) -> None:
+def test_an_idle_connection_outlives_the_clients_keep_alive(both: Threads) -> None:
     kept_for = httpx.Limits(max_connections=1).keepalive_expiry
     assert kept_for == 5.0  # httpx's own
     with httpx.Client(limits=httpx.Limits(keepalive_expiry=60.0), timeout=30) as client:
@@ -131,7 +129,7 @@ def test_a_quiet_connection_outlives_the_time_in_which_clients_use_it_again(both
     assert len(ports) == 1
 
 
-def test_a_party_without_its_database_says_that_it_is_not_ready(tmp_path: Path) -> None:
+def test_a_party_without_its_database_is_not_ready(tmp_path: Path) -> None:
     with served(tmp_path) as alone:
         assert alone.get(1, "/readyz").status_code == 200
         for file in (tmp_path / "helper").glob("helper.db*"):

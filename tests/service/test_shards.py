@@ -65,7 +65,7 @@ def asked(
 
 
 @pytest.mark.usefixtures("many_shards")
-def test_every_slot_is_assigned_once_by_several_processes(
+def test_several_processes_assign_every_slot_once(
     make_pair: Callable[..., Pair],
 ) -> None:
     pair = make_pair()
@@ -90,7 +90,7 @@ def test_every_slot_is_assigned_once_by_several_processes(
 
 
 @pytest.mark.usefixtures("many_shards")
-def test_one_nonce_at_several_processes_gets_one_slot(make_pair: Callable[..., Pair]) -> None:
+def test_one_nonce_gets_one_slot_across_processes(make_pair: Callable[..., Pair]) -> None:
     pair = make_pair()
     digest = begun(pair)
     second, nonces = another(pair), [os.urandom(16) for _ in range(5)]
@@ -101,7 +101,7 @@ def test_one_nonce_at_several_processes_gets_one_slot(make_pair: Callable[..., P
 
 
 @pytest.mark.usefixtures("many_shards")
-def test_counters_move_to_their_round_when_it_ends(make_pair: Callable[..., Pair]) -> None:
+def test_counters_are_moved_to_their_round_at_its_end(make_pair: Callable[..., Pair]) -> None:
     pair = make_pair()
     digest = begun(pair)
     given = [one["given"] for one in pair.coordinator.status(digest)["rounds"]]
@@ -123,7 +123,7 @@ def test_counters_move_to_their_round_when_it_ends(make_pair: Callable[..., Pair
 # Leases
 
 
-def test_a_lease_has_one_holder_until_it_ends(database: Callable[[str], str]) -> None:
+def test_a_lease_has_one_holder_until_it_expires(database: Callable[[str], str]) -> None:
     url, now = database("leases"), [1000.0]
     stores = [Store(url), Store(url)]
     stores[0].migrate()
@@ -144,7 +144,7 @@ def test_a_lease_has_one_holder_until_it_ends(database: Callable[[str], str]) ->
 
 
 @pytest.mark.parametrize("ahead", [LEASE, 10 * 365 * 86_400.0])
-def test_a_lease_of_a_clock_that_was_far_ahead_keeps_nobody_out(
+def test_a_lease_from_a_clock_far_ahead_expires(
     database: Callable[[str], str], ahead: float
 ) -> None:
     """The process that took it has died: nobody would have advanced its rounds for years."""
@@ -157,7 +157,7 @@ def test_a_lease_of_a_clock_that_was_far_ahead_keeps_nobody_out(
     stores[0].close()
 
 
-def test_of_many_processes_that_want_a_lease_one_gets_it(database: Callable[[str], str]) -> None:
+def test_one_of_many_processes_acquires_a_lease(database: Callable[[str], str]) -> None:
     url = database("leases")
     stores = [Store(url) for _ in range(4)]
     stores[0].migrate()
@@ -175,7 +175,7 @@ def test_of_many_processes_that_want_a_lease_one_gets_it(database: Callable[[str
         own.close()
 
 
-def test_a_process_without_the_lease_advances_nothing(pair: Pair) -> None:
+def test_a_process_without_the_lease_takes_no_step(pair: Pair) -> None:
     digest = pair.begin()
     round_scheduler.step(pair.coordinator, pair.link, lambda _names: set())
     assert pair.coordinator.status(digest)["rounds"] == []

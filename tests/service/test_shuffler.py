@@ -123,7 +123,7 @@ def held(pair: Pair, digest: bytes, level: Callable[[str], int], come: float = 1
 
 
 @pytest.mark.extended
-def test_an_experiment_through_a_shuffler_finds_the_best_option(pair: Pair) -> None:
+def test_a_shuffler_experiment_finds_the_best_option(pair: Pair) -> None:
     digest = began(pair)
     while held(pair, digest, lambda option: int(option == "friendly")):
         pass
@@ -141,7 +141,7 @@ def test_an_experiment_through_a_shuffler_finds_the_best_option(pair: Pair) -> N
     assert pair.join(digest).option == "friendly", "the best option, without a slot"
 
 
-def test_rounds_in_which_everybody_reported_close_before_their_deadline(pair: Pair) -> None:
+def test_complete_rounds_close_before_their_deadline(pair: Pair) -> None:
     digest = began(pair)
     asked = everybody(pair, digest)
     for one in asked[1:]:
@@ -186,7 +186,7 @@ def test_a_device_rejects_a_round_with_less_noise(pair: Pair) -> None:
             pinned.check(offer.offer())
 
 
-def test_a_round_with_too_many_missing_is_aborted_by_both(pair: Pair) -> None:
+def test_a_round_with_too_many_missing_reports_is_aborted_by_both(pair: Pair) -> None:
     digest = began(pair)
     asked = everybody(pair, digest)
     for one in asked[: len(asked) // 2]:
@@ -207,7 +207,7 @@ def test_a_round_with_too_many_missing_is_aborted_by_both(pair: Pair) -> None:
         assert not ShufflerReporter().refunds(pinned, row.announcement, outcomes[:1])
 
 
-def test_reports_are_taken_once_per_slot_and_only_by_the_shuffler(pair: Pair) -> None:
+def test_reports_are_accepted_once_per_slot_by_the_shuffler_only(pair: Pair) -> None:
     digest = began(pair)
     one, other = everybody(pair, digest)[:2]
     message = encoded(pair, digest, one, 1)
@@ -256,7 +256,7 @@ def test_a_crash_anywhere_releases_each_round_once(pair: Pair) -> None:
             assert transaction.count_shares(row.identity) == 0, "envelopes remain"
 
 
-def test_a_batch_is_deleted_once_the_analyzer_has_it(pair: Pair) -> None:
+def test_a_batch_is_deleted_once_the_analyzer_received_it(pair: Pair) -> None:
     digest = began(pair)
     held(pair, digest, lambda _: 0)
     (row, *_) = pair.coordinator.rounds(Stage.RELEASED)

@@ -89,7 +89,7 @@ def question(one: StageRoute, slot: int, identity: bytes = ROUND) -> Any:
     return asyncio.ensure_future(one.message(identity, bytes(32), 0, ReportSlot(slot, bytes(16))))
 
 
-def test_all_questions_of_a_round_share_one_watch(asked: Asked) -> None:
+def test_all_requests_of_a_round_share_one_watcher(asked: Asked) -> None:
     async def held() -> None:
         one = route(asked)
         waiting = [question(one, slot) for slot in range(PEOPLE)]
@@ -107,7 +107,7 @@ def test_all_questions_of_a_round_share_one_watch(asked: Asked) -> None:
     asyncio.run(held())
 
 
-def test_a_question_that_goes_away_takes_no_watch_with_it(asked: Asked) -> None:
+def test_a_cancelled_request_does_not_stop_the_watcher(asked: Asked) -> None:
     async def held() -> None:
         one = route(asked)
         first, second = question(one, 0), question(one, 1)
@@ -123,7 +123,7 @@ def test_a_question_that_goes_away_takes_no_watch_with_it(asked: Asked) -> None:
     asyncio.run(held())
 
 
-def test_rounds_are_watched_apart(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_have_separate_watchers(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "HELD", 0.2)
 
     async def held() -> None:
@@ -138,7 +138,7 @@ def test_rounds_are_watched_apart(asked: Asked, monkeypatch: pytest.MonkeyPatch)
     asyncio.run(held())
 
 
-def test_stages_that_another_process_ends_are_found_after_some_looks(
+def test_stages_ended_by_another_process_are_found_by_polling(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stages, "PATIENCE", 3)
@@ -158,7 +158,7 @@ def test_stages_that_another_process_ends_are_found_after_some_looks(
     asyncio.run(held())
 
 
-def test_a_round_looks_as_often_for_many_questions_as_for_one(
+def test_the_polling_rate_is_independent_of_the_number_of_requests(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stages, "HELD", 0.5)
@@ -173,7 +173,7 @@ def test_a_round_looks_as_often_for_many_questions_as_for_one(
     asyncio.run(held())
 
 
-def test_all_questions_learn_why_the_record_cannot_be_read(asked: Asked) -> None:
+def test_all_requests_get_the_error_of_an_unreadable_record(asked: Asked) -> None:
     asked.reason = Unavailable("the key files are unavailable")
 
     async def held() -> None:

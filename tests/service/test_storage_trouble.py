@@ -47,7 +47,7 @@ def gone(url: str) -> Iterator[None]:
 
 
 @pytest.mark.extended
-def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_503_and_acknowledged_reports_stay(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         everybody = both.people(both.begin(), 60)
         with both.helper.store.engine.connect() as connection:
@@ -66,7 +66,7 @@ def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) ->
         assert kept(both.helper) == len(everybody)
 
 
-def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Path) -> None:
+def test_unreadable_key_files_are_a_503_without_a_path(tmp_path: Path) -> None:
     """In their place is something else, or nothing, or an empty directory, as where a volume is
     away for a while.
     """
@@ -88,7 +88,7 @@ def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Pa
 
 
 @pytest.mark.extended
-def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path: Path) -> None:
+def test_a_party_with_moved_key_files_does_not_start(tmp_path: Path) -> None:
     """Where a volume is not mounted an empty directory is left, which must not be taken for one
     that has lost its keys; the party that lost them says so.
     """
@@ -107,7 +107,7 @@ def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path
 
 @pytest.mark.extended
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_a_database_that_is_gone_is_a_503_until_it_is_back(
+def test_an_unavailable_database_is_a_503_until_it_returns(
     tmp_path: Path, database: Callable[[str], str]
 ) -> None:
     urls = database("coordinator"), database("helper")
@@ -129,7 +129,7 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
         assert both.get(0, "/readyz").status_code == 200
 
 
-def test_a_database_that_cannot_be_used_at_the_start_is_named_with_the_fix(tmp_path: Path) -> None:
+def test_an_unusable_database_at_the_start_is_named_with_a_remedy(tmp_path: Path) -> None:
     file = tmp_path / "helper.db"
     file.write_text("something else" * 100)
     with pytest.raises(TacitError, match="to another file") as rejection:

@@ -92,7 +92,7 @@ def until(said: Iterator[dict[str, Any]], part: str, words: str) -> dict[str, An
     return next(one for one in said if words in one["parts"].get(part, ""))
 
 
-def test_a_change_through_one_process_reaches_pages_at_the_other(
+def test_a_change_reaches_pages_of_another_process(
     several: tuple[Processes, str],
 ) -> None:
     both, second = several
@@ -113,7 +113,7 @@ def test_a_change_through_one_process_reaches_pages_at_the_other(
     wait_for(lambda: version(first, digest) == version(second, digest))
 
 
-def test_without_the_token_nothing_is_told_of_results(several: tuple[Processes, str]) -> None:
+def test_without_the_token_streams_reveal_no_results(several: tuple[Processes, str]) -> None:
     """What is answered is what everybody is answered about an experiment that there is not."""
     both, second = several
     digest = both.begin(experiment_of(1500, ("first", "other")), question="Secret?")

@@ -61,7 +61,7 @@ def test_a_round_is_released_under_the_suite_of_its_terms(tmp_path: Path, suite:
         wait_for(lambda: sum(counted()) == 3)
 
 
-def test_a_definition_asks_for_protection_from_quantum_computers() -> None:
+def test_a_definition_can_require_post_quantum_encryption() -> None:
     about = {
         "question": "Which?",
         "options": ("a", "b"),
@@ -83,7 +83,7 @@ def test_a_definition_asks_for_protection_from_quantum_computers() -> None:
         Definition.of(**about, trust="secure-aggregation", post_quantum=True)
 
 
-def test_no_successor_gives_protection_up(tmp_path: Path) -> None:
+def test_no_successor_drops_post_quantum_encryption(tmp_path: Path) -> None:
     with served(tmp_path) as both:
         old = both.terms(("a", "b"), suite=POST_QUANTUM)
         with pytest.raises(Rejected, match="suite of successor terms"):

@@ -59,7 +59,7 @@ def together(*actions: Callable[[], object]) -> None:
         raise troubles[0]
 
 
-def test_a_round_that_another_process_ended_stays_at_hand_nowhere(
+def test_a_round_ended_by_another_process_is_cached_nowhere(
     twins: tuple[Pair, Pair],
 ) -> None:
     first, second = twins
@@ -76,7 +76,7 @@ def test_a_round_that_another_process_ended_stays_at_hand_nowhere(
     assert not ended & (set(first.coordinator._servers) | set(second.coordinator._servers))
 
 
-def test_a_round_that_another_process_has_opened_is_not_given_up(
+def test_a_round_opened_by_another_process_is_not_abandoned(
     twins: tuple[Pair, Pair],
 ) -> None:
     """The second process has seen the rounds planned, and comes when they are open."""
@@ -102,7 +102,7 @@ def test_a_round_that_another_process_has_opened_is_not_given_up(
 
 
 @pytest.mark.extended
-def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
+def test_two_processes_assign_every_slot_and_observe_every_sum_once(
     twins: tuple[Pair, Pair],
 ) -> None:
     first, second = twins

@@ -75,7 +75,7 @@ def told(pair: Pair, tmp_path: Path) -> tuple[Pair, list[bytes], Callable[[], by
     return pair, marks, left
 
 
-def test_nothing_of_a_participant_is_left_after_the_round(
+def test_nothing_of_a_participant_is_stored_after_the_round(
     told: tuple[Pair, list[bytes], Callable[[], bytes]],
 ) -> None:
     pair, marks, left = told
@@ -88,7 +88,7 @@ def test_nothing_of_a_participant_is_left_after_the_round(
     assert [form for form in spelled if form in found] == []
 
 
-def test_no_key_that_could_open_a_report_is_left_after_the_round(
+def test_no_decryption_key_is_left_after_the_round(
     told: tuple[Pair, list[bytes], Callable[[], bytes]], tmp_path: Path
 ) -> None:
     pair, _, _ = told

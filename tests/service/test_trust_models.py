@@ -77,7 +77,7 @@ BITS = ("noise bits", "shuffled table")  # their δ is verified in every round: 
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in BITS])
-def test_a_protocol_with_less_noise_than_the_terms_is_not_served(case: str) -> None:
+def test_a_protocol_with_less_noise_than_the_terms_is_rejected(case: str) -> None:
     definition = defined(case)
     terms = terms_of(definition)
     engine = coordinator_engine(terms)
@@ -88,7 +88,7 @@ def test_a_protocol_with_less_noise_than_the_terms_is_not_served(case: str) -> N
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_stated_of_a_live_experiment_is_the_guarantee_of_its_terms(case: str) -> None:
+def test_a_live_experiment_states_the_guarantee_of_its_terms(case: str) -> None:
     """Its sums have the noise of the mechanism; masks and split shares cost δ besides, and
     withstand bounded adversaries only.
     """
@@ -120,7 +120,7 @@ def test_a_coordinator_states_the_guarantee_of_the_terms(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("changed", [{"levels": 4}, {"guardrail": "errors"}], ids=str)
 @pytest.mark.parametrize("case", ["two servers, levels", "local, levels", "masks"])
-def test_a_protocol_of_other_levels_or_metrics_is_not_served(
+def test_a_protocol_with_other_levels_or_metrics_is_rejected(
     case: str, changed: dict[str, Any]
 ) -> None:
     """Also where its noise is that of the terms."""
@@ -130,7 +130,7 @@ def test_a_protocol_of_other_levels_or_metrics_is_not_served(
         coordinator_engine(terms).codec(protocol_of(other), alike)
 
 
-def test_noise_of_another_distribution_is_not_served() -> None:
+def test_noise_of_another_distribution_is_rejected() -> None:
     """Skellam noise of a variance is not Laplace noise of that scale, and no table is a metric."""
     terms, skellam = terms_of(defined("masks")), terms_of(defined("masks, skellam"))
     protocol = protocol_of(defined("masks, skellam"))
@@ -146,18 +146,18 @@ def test_noise_of_another_distribution_is_not_served() -> None:
 
 
 @pytest.mark.parametrize("engine", [MaskingCoordinator, ShufflerCoordinator])
-def test_an_engine_serves_terms_of_its_kind_only(engine: Any) -> None:
+def test_an_engine_serves_only_terms_of_its_kind(engine: Any) -> None:
     with pytest.raises(TacitError, match="the terms name two-servers rounds: must be"):
         engine.check_terms(terms_of(defined("two servers")))
 
 
 @pytest.mark.parametrize("announced", [masking._announced_noise, shuffler._announced_noise])
-def test_only_noise_that_devices_share_is_announced(announced: Any) -> None:
+def test_only_noise_shared_by_devices_is_announced(announced: Any) -> None:
     with pytest.raises(TacitError, match="Local has no announced noise"):
         announced(protocol_of(defined("local, levels")))
 
 
-def test_two_servers_serve_no_terms_whose_devices_add_the_noise() -> None:
+def test_two_servers_reject_terms_with_noise_from_devices() -> None:
     terms = terms_of(defined("two servers"))
     devices = replace(terms, noise=replace(terms.noise, by="devices"))
     with pytest.raises(TacitError, match="need noise by servers"):
@@ -172,7 +172,7 @@ def test_two_servers_serve_no_terms_whose_devices_add_the_noise() -> None:
         *("masks", "masks, table"),
     ],
 )
-def test_announced_rounds_have_the_batch_and_the_shares_of_the_terms(
+def test_announced_rounds_have_the_batch_and_divisor_of_the_terms(
     tmp_path: Path, case: str, batch: int
 ) -> None:
     """Rounds are as large as terms and protocol ask, and shares are for honest reports only."""

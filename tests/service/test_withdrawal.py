@@ -45,7 +45,7 @@ def report(request: httpx.Request) -> bool:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_after_the_first_report_share_no_other_one_is_sent(tmp_path: Path, model: str) -> None:
+def test_after_the_first_report_share_no_other_is_sent(tmp_path: Path, model: str) -> None:
     """Two servers: the second share went out after the participant had left, so it counted."""
     with fronted(small(model), tmp_path) as one:
         one.step(3)
@@ -61,7 +61,7 @@ def test_after_the_first_report_share_no_other_one_is_sent(tmp_path: Path, model
 
 
 @pytest.mark.parametrize("questions", [1, 3])
-def test_a_device_that_leaves_between_stages_answers_none(tmp_path: Path, questions: int) -> None:
+def test_a_device_withdrawn_between_stages_answers_none(tmp_path: Path, questions: int) -> None:
     """A held question was answered after the participant had left, with masked numbers at last."""
     asked: list[httpx.Request] = []
 
@@ -95,7 +95,7 @@ def test_a_device_that_leaves_between_stages_answers_none(tmp_path: Path, questi
         assert device.run_due() is None
 
 
-def test_a_device_that_leaves_before_the_stages_keeps_no_numbers(tmp_path: Path) -> None:
+def test_a_device_withdrawn_before_the_stages_keeps_no_numbers(tmp_path: Path) -> None:
     with fronted(small("secure-aggregation"), tmp_path) as one:
         one.step(3)
         device = one.device()

@@ -55,7 +55,7 @@ class Database:
         return [-work for work in works]
 
 
-def test_each_gets_its_own_answer_and_many_share_a_commit() -> None:
+def test_grouped_writes_get_individual_answers_from_one_commit() -> None:
     database = Database()
 
     async def many(writer: GroupWriter) -> list[int]:
@@ -69,7 +69,7 @@ def test_each_gets_its_own_answer_and_many_share_a_commit() -> None:
     assert max(sizes) <= LARGEST
 
 
-def test_nobody_is_answered_before_the_commit() -> None:
+def test_no_request_is_answered_before_the_commit() -> None:
     database = Database()
     database.gate.clear()
 
@@ -86,7 +86,7 @@ def test_nobody_is_answered_before_the_commit() -> None:
     assert database.kept == [[7]]
 
 
-def test_beyond_the_bound_requests_are_asked_to_come_back() -> None:
+def test_requests_beyond_the_bound_are_told_to_retry() -> None:
     database = Database()
     database.gate.clear()
 
@@ -106,7 +106,7 @@ def test_beyond_the_bound_requests_are_asked_to_come_back() -> None:
 
 
 @pytest.mark.parametrize("broken", [Unavailable("gone"), OSError("no space: secret")])
-def test_a_failing_database_says_so_and_the_next_group_is_written(
+def test_a_failing_commit_is_reported_and_the_next_group_is_written(
     broken: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = Database()
@@ -128,7 +128,7 @@ def test_a_failing_database_says_so_and_the_next_group_is_written(
     assert "secret" not in caplog.text
 
 
-def test_one_rejection_does_not_touch_the_others_of_its_group() -> None:
+def test_one_rejection_does_not_affect_others_in_its_group() -> None:
     def commit(works: Sequence[int]) -> list[int | Conflict]:
         return [Conflict("other bytes") if work == 1 else work for work in works]
 
@@ -142,7 +142,7 @@ def test_one_rejection_does_not_touch_the_others_of_its_group() -> None:
     assert isinstance(answers[1], Conflict)
 
 
-def test_who_goes_away_takes_nothing_along() -> None:
+def test_a_cancelled_request_does_not_affect_its_group() -> None:
     database = Database()
     database.gate.clear()
 
@@ -160,7 +160,7 @@ def test_who_goes_away_takes_nothing_along() -> None:
     assert database.all == [1, 2]
 
 
-def test_what_waits_at_the_end_is_written_and_later_work_is_turned_away() -> None:
+def test_pending_writes_finish_at_shutdown_and_later_ones_are_rejected() -> None:
     database = Database()
     database.gate.clear()
 
