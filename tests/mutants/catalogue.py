@@ -82,10 +82,12 @@ FEATURES = ("tests/contextual/test_features.py",)
 STATISTICS = ("tests/protocols/test_statistic_sums.py",)
 RECORDED = ("tests/silos/test_recorded.py",)
 HOSTILE = ("tests/silos/test_hostile_messages.py",)
-ROUNDED_DOWN = ("tests/silos/test_federation.py::test_no_guarantee_exceeds_the_terms_by_rounding",)
+ROUNDED_DOWN = (
+    "tests/silos/test_federation.py::test_rounding_never_lifts_a_guarantee_above_the_terms",
+)
 RESTORED = (
-    "tests/silos/test_crashes.py::test_a_restored_database_draws_no_second_noise",
-    "tests/silos/test_crashes.py::test_a_restored_database_lets_no_record_enter_a_second_row",
+    "tests/silos/test_crashes.py::test_a_restored_database_draws_no_noise_twice",
+    "tests/silos/test_crashes.py::test_a_restored_database_uses_no_record_in_two_rows",
     "tests/silos/test_crashes.py::test_a_restored_database_hides_no_charge",
 )
 FEDERATION = (

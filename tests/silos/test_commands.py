@@ -82,7 +82,7 @@ def coordinator_of(definition: Path, exchange: InProcessExchange) -> FederationC
 
 
 @pytest.mark.extended
-def test_from_new_directories_to_an_exported_policy(
+def test_the_commands_lead_from_new_directories_to_an_exported_policy(
     tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "silo1"
@@ -143,7 +143,7 @@ def test_an_exported_policy_needs_numpy_only(tmp_path: Path) -> None:
         (('delta = "1/100000"', "delta = 1"), "budget.delta is 1: must be less than 1"),
     ],
 )
-def test_an_agent_rejects_what_is_weaker_than_its_file(
+def test_an_agent_rejects_terms_weaker_than_its_file(
     tmp_path: Path, definition: Path, change: tuple[str, str], told: str
 ) -> None:
     assert definition.exists()
@@ -196,21 +196,19 @@ def test_a_log_is_replayed_through_a_running_agent(
 @pytest.mark.parametrize(
     ("name", "port", "told"), [("a\nb", 8710, "name of a silo"), ("north", 70_000, "port")]
 )
-def test_a_silo_that_is_rejected_leaves_nothing_behind(
-    tmp_path: Path, name: str, port: int, told: str
-) -> None:
+def test_a_rejected_silo_leaves_no_files(tmp_path: Path, name: str, port: int, told: str) -> None:
     with pytest.raises(TacitError, match=told):
         config.create_silo(tmp_path / "silo", name, port)
     assert not (tmp_path / "silo").exists()
 
 
-def test_a_name_may_have_quotes(tmp_path: Path) -> None:
+def test_names_may_contain_quotes(tmp_path: Path) -> None:
     card = config.create_silo(tmp_path, 'St. "Mary" \\ east', 8710)
     assert config.read_entries(config.SiloCard, tmp_path / "card.toml") == card
     assert config.read_entries(config.SiloConfig, tmp_path / "silo.toml").name == card.name
 
 
-def test_what_is_missing_is_named_with_its_remedy(
+def test_missing_files_are_named_with_a_remedy(
     tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert definition.exists()
@@ -235,7 +233,7 @@ def test_what_is_missing_is_named_with_its_remedy(
         commands.check_silo(path, sign=True)
 
 
-def test_check_says_what_evaluations_may_cost_besides(
+def test_check_states_the_additional_cost_of_evaluations(
     tmp_path: Path, definition: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert definition.exists()
@@ -252,7 +250,7 @@ def test_check_says_what_evaluations_may_cost_besides(
     assert told == {"epsilon": "3/2", "delta": "1/1000000"}
 
 
-def test_only_its_owner_reads_a_silos_files(tmp_path: Path, definition: Path) -> None:
+def test_a_silos_files_are_readable_by_their_owner_only(tmp_path: Path, definition: Path) -> None:
     assert definition.exists()
     home = tmp_path / "silo0"
     agent = config.open_agent(home / "silo.toml")
@@ -285,7 +283,7 @@ def running(path: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-def test_twenty_kills(tmp_path: Path, definition: Path) -> None:
+def test_twenty_kills_of_an_agent_lose_no_data(tmp_path: Path, definition: Path) -> None:
     """SIGKILL at random moments of a synchronisation; afterwards every row is released once."""
     path, port = tmp_path / "silo0" / "silo.toml", FIRST_PORT
     others = {f"silo{n}": config.open_agent(tmp_path / f"silo{n}" / "silo.toml") for n in (1, 2)}
@@ -329,7 +327,7 @@ def test_twenty_kills(tmp_path: Path, definition: Path) -> None:
 
 
 @pytest.mark.slow
-def test_twenty_kills_of_the_coordinator(tmp_path: Path) -> None:
+def test_twenty_kills_of_the_coordinator_lose_no_data(tmp_path: Path) -> None:
     """SIGKILL of `tacit federation rehearse` before or after an agent's answer, at random messages;
     afterwards every row is released once, from the messages that silos committed."""
     set_up(tmp_path, 'horizon = 40\nkind = "fixed"\nsync = 2')
@@ -408,7 +406,7 @@ def test_records_are_bound_to_their_terms(definition: Path) -> None:
     ("given", "name"),
     [({"epsilon": "0,5"}, "--epsilon"), ({"delta": "1/0"}, "--delta"), ({"clip": nan}, "--clip")],
 )
-def test_costs_of_an_evaluation_that_are_no_numbers_are_rejected(
+def test_invalid_costs_of_an_evaluation_are_rejected(
     signed: Path, given: dict[str, Any], name: str
 ) -> None:
     (signed / "policy.json").write_text("{}")
@@ -416,7 +414,7 @@ def test_costs_of_an_evaluation_that_are_no_numbers_are_rejected(
         commands.request_evaluation(signed / "policy.json", signed / "federation.toml", **given)
 
 
-def test_a_context_with_other_columns_names_just_those() -> None:
+def test_a_context_with_unknown_columns_names_them() -> None:
     spec = ContextSpec(
         (ContextColumn("age", "number", Fraction(0), Fraction(100)),), ("drug", "none")
     )

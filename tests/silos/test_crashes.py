@@ -193,7 +193,9 @@ def boundaries(tmp_path: Path) -> int:
 
 
 @pytest.mark.extended
-def test_a_stop_at_some_boundaries(tmp_path: Path, boundaries: int) -> None:
+def test_a_crash_at_some_steps_draws_and_charges_nothing_twice(
+    tmp_path: Path, boundaries: int
+) -> None:
     assert boundaries > 60
     for stop in range(3, boundaries, 41):
         folder = tmp_path / str(stop)
@@ -202,7 +204,9 @@ def test_a_stop_at_some_boundaries(tmp_path: Path, boundaries: int) -> None:
 
 
 @pytest.mark.extended
-def test_a_stop_at_every_boundary(tmp_path: Path, boundaries: int) -> None:
+def test_a_crash_at_every_step_draws_and_charges_nothing_twice(
+    tmp_path: Path, boundaries: int
+) -> None:
     for stop in range(1, boundaries + 1):
         folder = tmp_path / str(stop)
         folder.mkdir()
@@ -224,7 +228,7 @@ def restored_from(copy: bytes, federation: LocalFederation, folder: Path) -> Sil
     return federation.restart(0)
 
 
-def test_a_restored_database_draws_no_second_noise(tmp_path: Path) -> None:
+def test_a_restored_database_draws_no_noise_twice(tmp_path: Path) -> None:
     federation = LocalFederation.of(3, folder=tmp_path, schedule=SCHEDULE)
     coordinator = federation.coordinator()
     coordinator.deliver()
@@ -245,7 +249,7 @@ def test_a_restored_database_draws_no_second_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-def test_a_restored_database_lets_no_record_enter_a_second_row(tmp_path: Path, rows: int) -> None:
+def test_a_restored_database_uses_no_record_in_two_rows(tmp_path: Path, rows: int) -> None:
     """Also where the terms let silos miss rows: the released ones are none of those."""
     schedule = SyncSchedule(horizon=40)
     federation = LocalFederation.of(4, folder=tmp_path, missing=1, schedule=schedule)

@@ -19,7 +19,7 @@ from tacit.silos.demo.study import Cohort, in_process, schedule
 SEEDS = 10
 
 
-def test_means_are_probabilities_and_the_truth_has_no_regret() -> None:
+def test_means_are_probabilities_and_the_true_policy_has_no_regret() -> None:
     cohort = Cohort.draw(3)
     means = cohort.patients.means(cohort.held_out)
     assert means.shape == (10_000, 2)
@@ -28,7 +28,7 @@ def test_means_are_probabilities_and_the_truth_has_no_regret() -> None:
     assert 0.2 < (means[:, 0] > means[:, 1]).mean() < 0.8  # neither treatment is always better
 
 
-def test_a_hospital_alone_learns_its_own_patients() -> None:
+def test_a_single_hospital_learns_its_own_patients() -> None:
     patients = Patients.draw(np.random.default_rng(1))
     rng = np.random.default_rng(2)
     own = own_linucb(patients, 0, 600, rng)
@@ -38,7 +38,7 @@ def test_a_hospital_alone_learns_its_own_patients() -> None:
     assert patients.regret(own, home) <= worst
 
 
-def test_a_hospital_treats_one_kind_of_patients() -> None:
+def test_a_hospital_treats_one_kind_of_patient() -> None:
     rng = np.random.default_rng(5)
     kinds = set()
     for hospital in range(len(HOSPITALS)):
@@ -53,7 +53,7 @@ def test_a_hospital_treats_one_kind_of_patients() -> None:
 
 
 @pytest.mark.extended
-def test_a_small_study_in_one_process() -> None:
+def test_a_small_study_runs_in_one_process() -> None:
     result = in_process(1, count=100)
     assert result.effects.shape == result.truth.shape == (2, 5)
     assert set(result.received) == set(HOSPITALS)
@@ -62,7 +62,7 @@ def test_a_small_study_in_one_process() -> None:
 
 
 @pytest.mark.extended
-def test_the_report_shows_regret_coefficients_and_who_saw_what() -> None:
+def test_the_report_shows_regret_coefficients_and_the_data_flow() -> None:
     pytest.importorskip("nvflare")
     from tests.silos.harness import LocalFederation
 
@@ -88,14 +88,14 @@ def test_the_report_shows_regret_coefficients_and_who_saw_what() -> None:
 
 
 @pytest.mark.slow
-def test_the_shared_policy_is_better_than_every_hospital_alone_in_nine_of_ten_seeds() -> None:
+def test_the_shared_policy_beats_every_hospital_alone_in_nine_of_ten_seeds() -> None:
     """ε = 1, δ = 1e-5; the noise is the operating system's. Patients were chosen on other seeds."""
     better = [in_process(seed).better for seed in range(SEEDS)]
     assert sum(better) >= 9
 
 
 @pytest.mark.slow
-def test_the_demonstration_on_flare(tmp_path: Path) -> None:
+def test_the_demonstration_runs_on_flare(tmp_path: Path) -> None:
     """Bounded in CPU time, since a busy machine stretches the schedule: 141 s when measured."""
     pytest.importorskip("nvflare")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -112,7 +112,7 @@ def test_the_demonstration_on_flare(tmp_path: Path) -> None:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_the_demonstration_ends_soon_when_it_is_stopped(
+def test_the_demonstration_ends_soon_after_an_interrupt(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     pytest.importorskip("nvflare")
@@ -135,7 +135,7 @@ def test_the_demonstration_ends_soon_when_it_is_stopped(
 
 
 @pytest.mark.extended
-def test_a_result_says_when_this_machine_was_too_slow_for_the_schedule() -> None:
+def test_a_result_states_that_the_machine_was_too_slow() -> None:
     pytest.importorskip("nvflare")
     from tests.silos.harness import LocalFederation
 
@@ -154,7 +154,7 @@ def test_a_result_says_when_this_machine_was_too_slow_for_the_schedule() -> None
         assert ("--pace 80" in report.answer(shown)) == warned
 
 
-def test_the_pace_follows_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_schedule_adapts_to_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nvflare")
     from tacit.silos.demo import play
 
@@ -166,7 +166,7 @@ def test_the_pace_follows_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         assert play.measured_pace(0.3) == pace
 
 
-def test_a_slow_schedule_has_the_time_that_it_takes() -> None:
+def test_a_slow_schedule_has_enough_time() -> None:
     pytest.importorskip("nvflare")
     from tests.silos.harness import LocalFederation
 

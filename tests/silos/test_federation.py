@@ -45,7 +45,7 @@ def released(coordinator: FederationCoordinator) -> Floats:
     return np.array([mechanism.released[step] for step in sorted(mechanism.released)])
 
 
-def test_decisions_without_privacy_are_those_of_the_simulation() -> None:
+def test_decisions_without_privacy_match_the_simulation() -> None:
     horizon, actions, d = 63, 5, 4
     world = Watched.draw(SILOS, d, actions, np.random.default_rng(1))
     federation = LocalFederation.of(
@@ -104,7 +104,7 @@ def test_released_noise_has_the_declared_distribution(algorithm: str) -> None:
     assert np.abs(products).max() < stats.norm.ppf(1 - 5e-7 / ROWS**2) * np.sqrt(27) * 1.5
 
 
-def test_each_record_enters_one_row_and_the_rest_waits() -> None:
+def test_each_record_is_used_in_one_row() -> None:
     federation = LocalFederation.of(
         SILOS, algorithm="fedlinucb", schedule=SyncSchedule(horizon=12, sync=4, kind="fixed")
     )
@@ -134,7 +134,7 @@ def test_each_record_enters_one_row_and_the_rest_waits() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
-def test_the_guarantee_assumes_that_records_keep_their_places(algorithm: str) -> None:
+def test_the_guarantee_assumes_that_records_keep_their_slots(algorithm: str) -> None:
     """Found: one record less moves every later one in the queue, so that each row changes; the
     guarantee is for another record in the same place, and did not say so.
     """
@@ -147,7 +147,7 @@ def test_the_guarantee_assumes_that_records_keep_their_places(algorithm: str) ->
     assert any(PublicMembership().text() in one for one in explain(federation.pinned.terms, 0))
 
 
-def test_an_override_is_recorded_as_what_was_done() -> None:
+def test_an_override_is_recorded_as_the_action_taken() -> None:
     federation = LocalFederation.of(SILOS)
     federation.coordinator().deliver()
     agent = federation.agents["silo1"]
@@ -164,7 +164,7 @@ def test_an_override_is_recorded_as_what_was_done() -> None:
         agent.record("nothing", 1)
 
 
-def test_reports_go_out_on_schedule_only() -> None:
+def test_reports_are_sent_on_schedule_only() -> None:
     federation = LocalFederation.of(
         SILOS, schedule=SyncSchedule(horizon=40, starts=1000, pace=1000)
     )
@@ -237,7 +237,7 @@ def test_three_silos_tolerate_no_loss_and_four_tolerate_one() -> None:
     assert not absent.vector.any()
 
 
-def test_a_row_without_a_silo_still_has_the_noise_of_the_guarantee() -> None:
+def test_a_row_with_a_missing_silo_has_the_noise_of_the_guarantee() -> None:
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
     sums = federation.pinned.derived.sums
     assert sums.guarantee(1e-5).epsilon <= 1.0 + 1e-9
@@ -247,7 +247,7 @@ def test_a_row_without_a_silo_still_has_the_noise_of_the_guarantee() -> None:
     assert float(with_all.variance) > float(with_three.variance) > float(honest.variance)
 
 
-def test_silos_that_stay_away_end_the_federation_and_the_policy_stays() -> None:
+def test_absent_silos_end_the_federation_and_the_policy_remains() -> None:
     schedule = SyncSchedule(horizon=40, patience=100)
     federation = LocalFederation.of(SILOS, schedule=schedule)
     exchange = Losing(federation.exchange(), {})
@@ -270,7 +270,7 @@ def test_silos_that_stay_away_end_the_federation_and_the_policy_stays() -> None:
     assert (again.ended, again.step) == (True, 1)
 
 
-def test_budgets_per_silo() -> None:
+def test_silos_have_their_own_budgets() -> None:
     budgets = [(Fraction(n), Fraction(1, 100_000)) for n in (1, 2, 4)]
     federation = LocalFederation.of(3, algorithm="ldp-fedlinucb", budgets=budgets)
     derived = federation.pinned.derived
@@ -283,7 +283,7 @@ def test_budgets_per_silo() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
-def test_no_guarantee_exceeds_the_terms_by_rounding(algorithm: str) -> None:
+def test_rounding_never_lifts_a_guarantee_above_the_terms(algorithm: str) -> None:
     """1/10, 7/10 and 1/100000 are no doubles; the nearest ones are larger."""
     for epsilons in (["1/10"] * 3, ["7/10", "1/10", "13/10"]):
         budgets = [(Fraction(one), Fraction(1, 100_000)) for one in epsilons]
@@ -322,7 +322,7 @@ def test_budgets_out_of_range_are_rejected(epsilon: Fraction) -> None:
         ),
     ],
 )
-def test_terms_that_contradict_themselves_are_rejected(change: Any, problem: str) -> None:
+def test_contradictory_terms_are_rejected(change: Any, problem: str) -> None:
     with pytest.raises(TacitError, match=problem):
         replace(SIGNED.terms, **change)
 
@@ -334,7 +334,7 @@ def test_the_largest_norm_and_the_longest_schedule_are_accepted() -> None:
     assert len(terms.batches) == (1 << 15) - 1
 
 
-def test_terms_are_pinned_with_every_partys_own_signature_only() -> None:
+def test_terms_are_pinned_with_each_partys_own_signature() -> None:
     """A silo would send its sums under keys that others chose."""
     terms, signed = SIGNED.terms, SIGNED.signatures
     assert PinnedFederation(terms, signed) == SIGNED
@@ -366,12 +366,12 @@ def test_numbers_that_are_no_doubles_are_rejected() -> None:
             age.scaled(value)
 
 
-def test_bits_are_rejected_with_their_cost() -> None:
+def test_binomial_bits_are_rejected_with_their_cost() -> None:
     with pytest.raises(TacitError, match="178 s for 3 silos of 2 features"):
         LocalFederation.of(3, algorithm="sdp-fedlinucb-vec")
 
 
-def test_terms_survive_their_encoding() -> None:
+def test_federation_terms_round_trip() -> None:
     federation = LocalFederation.of(4, missing=1)
     terms = federation.terms
     assert FederationTerms.decode(terms.encode()) == terms
@@ -388,7 +388,9 @@ def exact_delta(noise: Any, moved: int, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize(("silos", "missing"), [(3, 0), (4, 0), (4, 1), (6, 2)])
-def test_the_guarantee_of_each_rule_from_the_exact_distribution(silos: int, missing: int) -> None:
+def test_the_guarantee_of_each_rule_matches_the_exact_distribution(
+    silos: int, missing: int
+) -> None:
     """With as many silos missing and one corrupted as the terms allow, the shares that are left
     hide a record that moves all rows as far as it can; one share less does not."""
     federation = LocalFederation.of(silos, missing=missing, schedule=SyncSchedule(horizon=40))

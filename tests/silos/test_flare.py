@@ -128,7 +128,7 @@ def wait_for(step: int, federation: LocalFederation, seconds: float) -> None:
     raise AssertionError(f"no policy of step {step} within {seconds} s")
 
 
-def test_sites_deny_code_of_jobs_and_classes_that_they_do_not_allow(
+def test_sites_reject_code_and_classes_of_jobs_that_are_not_allowed(
     network: Network, tmp_path: Path
 ) -> None:
     """Each site decides on its own: the server would allow both jobs."""
@@ -167,7 +167,7 @@ def test_sites_deny_code_of_jobs_and_classes_that_they_do_not_allow(
     assert network.coordinator().step == 0
 
 
-def test_flare_gives_the_simulations_decisions(network: Network) -> None:
+def test_decisions_over_flare_match_the_simulation(network: Network) -> None:
     """Agents accept a row once its batch was treated, however slow the machine is."""
     federation = LocalFederation.of(
         SILOS,
@@ -205,7 +205,7 @@ def test_flare_gives_the_simulations_decisions(network: Network) -> None:
 
 
 @pytest.mark.parametrize("rows", [12, pytest.param(200, marks=pytest.mark.slow)])
-def test_private_releases_and_an_evaluation_over_flare(network: Network, rows: int) -> None:
+def test_releases_and_an_evaluation_run_over_flare(network: Network, rows: int) -> None:
     """Silos without records release noise and nothing else: 27 numbers a row, false positive rate
     1e-6 for each test. The evaluation is charged, and its result is that of the committed sums."""
     schedule = SyncSchedule(horizon=rows, sync=1, kind="fixed")

@@ -83,7 +83,7 @@ def setting() -> Setting:
     return Setting()
 
 
-def test_messages_of_earlier_rows_are_rejected_and_repeated_ones_answered_alike(
+def test_earlier_messages_are_rejected_and_repeated_ones_answered_identically(
     setting: Setting,
 ) -> None:
     reveal = setting.wire.asked["REVEAL"][0]["silo0"]
@@ -162,7 +162,7 @@ def test_policies_that_weaken_the_terms_are_rejected(
 
 
 @pytest.mark.parametrize("stage", STAGES[1:])
-def test_the_coordinator_counts_forged_and_replayed_answers_as_none(stage: str) -> None:
+def test_forged_and_replayed_answers_count_as_missing(stage: str) -> None:
     federation = LocalFederation.of(3)
     wire = Wire(federation)
     coordinator = federation.coordinator(wire)
@@ -218,7 +218,7 @@ def test_the_coordinator_rejects_answers_of_another_stage(stage: str) -> None:
         ("ldp-fedlinucb", SyncStage.JOIN, "under these terms messages are not masked"),
     ],
 )
-def test_messages_leave_as_the_terms_say(algorithm: str, stage: SyncStage, told: str) -> None:
+def test_messages_are_sent_as_the_terms_state(algorithm: str, stage: SyncStage, told: str) -> None:
     """A masked message holds a share of the noise only: in the clear it would hide nobody."""
     federation = LocalFederation.of(3, algorithm=algorithm)
     wire = Wire(federation)
@@ -245,7 +245,7 @@ def test_a_policy_that_skips_a_row_is_rejected(setting: Setting) -> None:
         setting.rejected(ahead, "row 1 of this silo was never asked for")
 
 
-def test_rows_that_a_silo_missed_are_final() -> None:
+def test_missed_rows_are_final_for_a_silo() -> None:
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
     wire = Wire(federation)
     federation.coordinator(wire).deliver()
@@ -273,7 +273,7 @@ def evaluating() -> tuple[LocalFederation, Wire, FederationCoordinator]:
     return federation, wire, coordinator
 
 
-def test_evaluations_of_another_order_request_or_key_are_rejected() -> None:
+def test_evaluations_with_another_order_request_or_key_are_rejected() -> None:
     federation, wire, _ = evaluating()
     agent = federation.agents["silo0"]
     first = SiloMessage.decode(wire.asked["EVALUATE"][0]["silo0"], federation.terms)
@@ -295,7 +295,7 @@ def test_evaluations_of_another_order_request_or_key_are_rejected() -> None:
     assert agent.status()["evaluations"] == 1
 
 
-def test_silos_that_were_asked_for_other_noise_do_not_join_an_evaluation() -> None:
+def test_silos_with_other_noise_do_not_join_an_evaluation() -> None:
     """One silo pays a small ε: the others' shares would be too small for it."""
     federation = LocalFederation.of(3)
     federation.recorded = RecordedEvaluations(TABLE, Fraction(9), Fraction(1, 10**4))
@@ -339,7 +339,7 @@ def test_an_evaluation_is_revealed_for_one_set_of_survivors() -> None:
     assert coordinator.evaluate(REQUEST).records > 0
 
 
-def test_a_restored_database_evaluates_nothing_twice() -> None:
+def test_a_restored_database_reveals_no_evaluation_twice() -> None:
     federation, wire, coordinator = evaluating()
     agent = federation.agents["silo0"]
     agent._database._connection.execute("UPDATE evaluations SET message = zeroblob(16)")
@@ -361,7 +361,7 @@ def test_a_restored_database_evaluates_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["secagg-fedlinucb", "ldp-fedlinucb"])
-def test_messages_do_not_show_how_many_records_there_are(algorithm: str) -> None:
+def test_messages_hide_the_number_of_records(algorithm: str) -> None:
     """The same stages with answers of the same sizes, whatever was recorded; and no answer contains
     a committed message before it is masked."""
     sizes = []
@@ -429,7 +429,7 @@ def test_a_silo_signs_one_set_of_survivors_per_row() -> None:
     [("JOIN", "none"), ("JOIN", "joining"), ("JOIN", "card"), ("JOIN", "other keys")]
     + [(stage, "none") for stage in ("SHARE", "CHECK", "MASK", "REVEAL")],
 )
-def test_a_silo_that_answers_wrongly_counts_as_missing(stage: str, part: str) -> None:
+def test_an_invalid_answer_counts_as_a_missing_silo(stage: str, part: str) -> None:
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
     wire, terms, key = Wire(federation), federation.terms, federation.keys[3]
 
@@ -457,7 +457,7 @@ def test_a_silo_that_answers_wrongly_counts_as_missing(stage: str, part: str) ->
     assert coordinator.step == 1
 
 
-def test_survivors_that_others_did_not_sign_get_nothing() -> None:
+def test_unsigned_survivors_get_no_share() -> None:
     """A coordinator that tells silos different sets, or invents their signatures."""
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
     wire = Wire(federation)
@@ -477,7 +477,7 @@ def test_survivors_that_others_did_not_sign_get_nothing() -> None:
     assert not any(wire.answered.get("REVEAL", [{}]))
 
 
-def test_a_second_set_of_survivors_is_not_signed_under_another_step() -> None:
+def test_a_second_set_of_survivors_is_not_signed_for_another_step() -> None:
     """The signed statement is about the row of the attempt, whatever step the message names."""
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
     wire = Wire(federation)
@@ -511,7 +511,7 @@ def test_a_second_set_of_survivors_is_not_signed_under_another_step() -> None:
         ([0, 0, 1], "", r"list of survivors is \[0, 0, 1\]: must be ascending silos"),
     ],
 )
-def test_other_survivors_than_enough_silos_that_joined_are_not_signed(
+def test_too_few_or_unknown_survivors_are_not_signed(
     listed: list[int], absent: str, told: str
 ) -> None:
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
@@ -535,7 +535,7 @@ def test_other_survivors_than_enough_silos_that_joined_are_not_signed(
     assert coordinator.step == 1
 
 
-def test_silos_reveal_for_the_survivors_that_they_signed_only() -> None:
+def test_silos_reveal_only_for_signed_survivors() -> None:
     """All four sign that all survived; the coordinator then asks as if the last had dropped out."""
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
     wire = Wire(federation)
@@ -570,7 +570,7 @@ def test_silos_reveal_for_the_survivors_that_they_signed_only() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_keys_of_a_colluding_silo_must_be_those_of_the_round(number: int) -> None:
+def test_keys_of_a_colluding_silo_must_match_the_round(number: int) -> None:
     """A silo signs keys that are not in the round, or keys although it has not joined."""
     federation = LocalFederation.of(4, missing=1, schedule=SyncSchedule(horizon=40))
     wire = Wire(federation)

@@ -41,7 +41,7 @@ class Caller:
             return await client.request(method, path, headers=self.headers, **body)
 
 
-def test_an_application_decides_and_records() -> None:
+def test_an_application_requests_decisions_and_records_outcomes() -> None:
     federation = LocalFederation.of(3)
     client = Caller(federation, APPLICATION)
     early = client.post("/decide", json={"context": {"age": 50, "severe": True}})
@@ -70,7 +70,7 @@ def test_an_application_decides_and_records() -> None:
         ("/record", {"id": "none", "outcome": "good"}, "must be a number"),
     ],
 )
-def test_wrong_requests_name_the_field_and_the_rule(path: str, body: object, told: str) -> None:
+def test_invalid_requests_name_the_field_and_the_rule(path: str, body: object, told: str) -> None:
     federation = LocalFederation.of(3)
     federation.coordinator().deliver()
     answer = Caller(federation, APPLICATION).post(path, json=body)
@@ -78,7 +78,7 @@ def test_wrong_requests_name_the_field_and_the_rule(path: str, body: object, tol
     assert told in answer.json()["detail"]
 
 
-def test_each_token_opens_its_own_doors() -> None:
+def test_each_token_authorises_its_own_routes_only() -> None:
     federation = LocalFederation.of(3)
     engine, application, nobody = (Caller(federation, t) for t in (ENGINE, APPLICATION, "other"))
     for client in (engine, nobody):
@@ -98,7 +98,7 @@ def served() -> Iterator[tuple[LocalFederation, dict[str, AgentRelay]]]:
         yield federation, {n: AgentRelay("127.0.0.1", port, ENGINE) for n, port in ports.items()}
 
 
-def test_a_synchronisation_through_relays(
+def test_a_synchronisation_runs_through_relays(
     served: tuple[LocalFederation, dict[str, AgentRelay]],
 ) -> None:
     federation, relays = served
@@ -112,7 +112,7 @@ def test_a_synchronisation_through_relays(
         relays["silo0"].respond("POLICY", b"x" * 200)
 
 
-def test_an_application_hears_which_token_or_agent_is_wrong(tmp_path: Path) -> None:
+def test_an_application_learns_of_a_wrong_token_or_agent(tmp_path: Path) -> None:
     token = tmp_path / "application-token"
     with pytest.raises(TacitError, match=r"application-token, which is not readable .* name the"):
         AgentClient(1, token)
@@ -133,7 +133,7 @@ def free_port() -> int:
         return int(bound.getsockname()[1])
 
 
-def test_a_relay_without_its_agent() -> None:
+def test_a_relay_without_its_agent_reports_it() -> None:
     port = free_port()
     with pytest.raises(Unavailable, match="tacit silo serve"):
         AgentRelay("127.0.0.1", port, ENGINE).respond("POLICY", b"")

@@ -86,7 +86,7 @@ def test_a_table_is_read_as_declared_from_csv_and_parquet(tmp_path: Path) -> Non
         ("30,True,drug,1,0.5,more", "more cells than line 1"),
     ],
 )
-def test_a_wrong_row_is_rejected_with_its_number(tmp_path: Path, row: str, told: str) -> None:
+def test_an_invalid_row_is_rejected_with_its_number(tmp_path: Path, row: str, told: str) -> None:
     path = tmp_path / "log.csv"
     path.write_text("\n".join([*lines(np.random.default_rng(1), 2), row]))
     with pytest.raises(TacitError, match=f"row 3: .*({told})"):
@@ -106,7 +106,7 @@ def test_a_wrong_row_is_rejected_with_its_number(tmp_path: Path, row: str, told:
         assert read_recorded(path, WARD, REWARD).rewards.tolist() == [1.0]
 
 
-def test_replay_by_rejection_through_a_federation(tmp_path: Path) -> None:
+def test_replay_by_rejection_runs_through_a_federation(tmp_path: Path) -> None:
     """Accepted rows are distributed as if the policy had acted: their mean reward is that of the
     rows' truth, at a false positive rate of 1e-6."""
     federation = LocalFederation.of(
@@ -150,7 +150,7 @@ def federation_with_tables(folder: Path, count: int) -> LocalFederation:
 
 
 @pytest.mark.parametrize("estimator", ["clipped-ips", "doubly-robust"])
-def test_an_evaluation_covers_the_truth_and_is_charged(tmp_path: Path, estimator: str) -> None:
+def test_an_evaluation_covers_the_true_value_and_is_charged(tmp_path: Path, estimator: str) -> None:
     federation = federation_with_tables(tmp_path, 800)
     coordinator = federation.coordinator()
     found = coordinator.evaluate(request(estimator))
@@ -167,7 +167,7 @@ def test_an_evaluation_covers_the_truth_and_is_charged(tmp_path: Path, estimator
         coordinator.evaluate(request(estimator, "3/4"))  # 1 + 1/2 + 3/4 > 2
 
 
-def test_an_evaluation_that_one_silo_rejects_blocks_no_later_one(tmp_path: Path) -> None:
+def test_an_evaluation_rejected_by_one_silo_blocks_no_later_one(tmp_path: Path) -> None:
     """Nor is it lost: it succeeds, under its old number, once the silo accepts it."""
     federation = federation_with_tables(tmp_path, 800)
     poor = federation.agents["silo1"]
@@ -185,7 +185,7 @@ def test_an_evaluation_that_one_silo_rejects_blocks_no_later_one(tmp_path: Path)
     assert [one.status()["evaluations"] for one in federation.agents.values()] == [2, 2, 2]
 
 
-def test_requests_that_fail_stop_no_others(tmp_path: Path) -> None:
+def test_failing_requests_do_not_stop_others(tmp_path: Path) -> None:
     """Three files of requests: too dear for the silos, no request at all, and one that succeeds."""
     federation = federation_with_tables(tmp_path, 800)
     folder = tmp_path / "study" / "evaluations"
@@ -203,7 +203,7 @@ def test_requests_that_fail_stop_no_others(tmp_path: Path) -> None:
     assert len(evaluate_pending(federation.coordinator(), definition)) == 1  # the first, again
 
 
-def test_a_federation_has_numbers_for_so_many_evaluations(tmp_path: Path) -> None:
+def test_a_federation_has_a_fixed_number_of_evaluations(tmp_path: Path) -> None:
     """Round options end at `BY_POLICY`, which is of devices; nothing is charged beyond."""
     federation = federation_with_tables(tmp_path, 10)
     records = federation.records.setdefault("coordinator", MemoryRecords())
@@ -231,13 +231,13 @@ def test_the_cost_of_an_evaluation_is_not_rounded_down(tmp_path: Path) -> None:
     assert Fraction(found.delta) >= asked.delta
 
 
-def test_no_more_records_count_than_the_capacity() -> None:
+def test_no_more_records_than_the_capacity_count() -> None:
     table = table_of(WARD, [{"age": 50.0, "severe": True}] * 5)
     counts = [replace(request(), capacity=most).vector(table)[1] for most in (3, 5, 9)]
     assert counts == [3, 5, 5]
 
 
-def test_evaluations_together_cost_no_more_than_either_budget() -> None:
+def test_evaluations_together_stay_within_both_budgets() -> None:
     both = (request(), request())
     epsilon, delta = (2 * vars(both[0])[name] for name in ("epsilon", "delta"))
     table = table_of(WARD, [])
@@ -250,7 +250,7 @@ def test_evaluations_together_cost_no_more_than_either_budget() -> None:
             RecordedEvaluations(table, *less).check_budget(both)
 
 
-def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:
+def test_evaluations_have_the_stated_sensitivity() -> None:
     """The vectors of neighbouring tables, over random records and both estimators."""
     rng = np.random.default_rng(7)
 
@@ -272,7 +272,7 @@ def test_evaluations_move_by_no_more_than_their_sensitivity() -> None:
 
 
 @pytest.mark.parametrize("bound", ["8e1", "8e999999999", "80/0", "[" * 5_000])
-def test_bounds_of_a_policy_that_take_forever_are_rejected(bound: str) -> None:
+def test_policies_with_intractable_bounds_are_rejected(bound: str) -> None:
     """A coordinator sends policies: ten characters stood for a number of 400 MB."""
     policy = ExportedPolicy(WARD, 1, np.zeros((2, 3))).to_json()
     hostile = policy.replace('"80"', bound if bound.startswith("[") else f'"{bound}"')
@@ -286,7 +286,7 @@ def test_bounds_of_a_policy_that_take_forever_are_rejected(bound: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1e6, 1e200, 1.7e308])
-def test_a_hostile_policy_moves_evaluations_by_no_more(size: float) -> None:
+def test_a_malicious_policy_does_not_raise_the_sensitivity(size: float) -> None:
     """Estimates that overflow for some contexts only must not mark a record."""
     effects = np.array([[size, size, size], [size, -size, size]])
     policy = ExportedPolicy(WARD, 1, effects).to_json()
@@ -305,7 +305,7 @@ def test_a_hostile_policy_moves_evaluations_by_no_more(size: float) -> None:
         assert values.max() <= 1
 
 
-def test_evaluation_noise_is_as_declared() -> None:
+def test_evaluation_noise_has_the_declared_distribution() -> None:
     """Silos without records send noise and nothing else: 240 numbers of the devices' own draws,
     false positive rate 1e-6; half of the noise, none, or the same twice fails."""
     federation = LocalFederation.of(3)
@@ -321,7 +321,7 @@ def test_evaluation_noise_is_as_declared() -> None:
         estimate(asked, sums, np.array([0.0, -3.0]))
 
 
-def test_evaluation_noise_is_shared_by_certain_silos_only() -> None:
+def test_evaluation_noise_is_shared_by_guaranteed_silos_only() -> None:
     """Of four silos one may collude and one be missing: two shares must be enough."""
     federation = LocalFederation.of(4, missing=1)
     sums = request().sums(federation.terms)
@@ -334,7 +334,7 @@ def test_evaluation_noise_is_shared_by_certain_silos_only() -> None:
 
 @pytest.mark.parametrize("estimator", ["clipped-ips", "doubly-robust"])
 @pytest.mark.parametrize("columns", [2, 8, 128])
-def test_no_policy_makes_a_record_count_for_more(estimator: str, columns: int) -> None:
+def test_no_policy_raises_the_weight_of_a_record(estimator: str, columns: int) -> None:
     """Found: finite effects of 1e308 overflow to NaN where a record has other values than zero; so
     one record decided, with certainty, what its silo sent.
     """

@@ -138,7 +138,7 @@ def defect(change: Callable[[Callable[..., Floats], list[Floats]], Floats]) -> I
         (reused_once, "reused", None),
     ],
 )
-def test_a_defect_of_one_silos_noise_is_caught(
+def test_a_defect_in_one_silos_noise_is_detected(
     change: Any, caught: str, ratio: float | None
 ) -> None:
     """Twelve rows suffice: a silo's 324 numbers."""
@@ -152,7 +152,7 @@ def test_a_defect_of_one_silos_noise_is_caught(
         assert variance_power(ratio, messages[1].size) > 1 - 1e-9
 
 
-def test_power_of_the_test_of_released_rows() -> None:
+def test_the_test_of_released_rows_has_the_stated_power() -> None:
     """What 200 releases show of one silo of three without a look into it: the variance is
     (2 + r) / 3 of the declared one, r = 1/4 if its noise is halved and 0 if it is missing. If the
     silo draws once for all rows, the sum of rows has (2 + 200) / 3 times the variance."""

@@ -60,7 +60,7 @@ def policy(parameter: list[float], steps: int) -> LinUCBPolicy:
     return LinUCBPolicy(tuple(parameter), gram, (0.0,) * steps, lazy=True)
 
 
-def test_accepted_rows_are_distributed_as_if_the_policy_had_acted() -> None:
+def test_accepted_rows_have_the_distribution_of_the_policy() -> None:
     """Two kinds of participants, of whom action 1 helps the second; it was logged for 1 in 5 of
     the first and 4 in 5 of the second. The policy always takes action 1: of its accepted rows half
     are of either kind, which among logged ones only 1 in 5 are. False positive rate 1e-6."""
@@ -116,7 +116,7 @@ def test_a_simulation_reports_mean_rewards_and_no_regret(tmp_path: Path, algorit
 
 
 @pytest.mark.extended
-def test_without_privacy_the_replay_learns_what_helps_whom(tmp_path: Path) -> None:
+def test_a_replay_without_privacy_learns_the_best_action_per_context(tmp_path: Path) -> None:
     replay = read_replay(write(tmp_path, 3000))
     result = simulate("fedlinucb", replay.world(), runs=1, workers=1)
     learned = replay.policy(result.runs[0])
@@ -162,7 +162,7 @@ def test_the_commands_replay_and_evaluate(tmp_path: Path) -> None:
         (('"surgery"', '"leech"'), "action is 'surgery'"),
     ],
 )
-def test_wrong_declarations_are_rejected(
+def test_invalid_declarations_are_rejected(
     tmp_path: Path, change: tuple[str, str], told: str
 ) -> None:
     path = write(tmp_path, 60)
@@ -171,7 +171,7 @@ def test_wrong_declarations_are_rejected(
         read_replay(path).world()
 
 
-def test_options_of_other_families_are_rejected(tmp_path: Path) -> None:
+def test_options_of_other_problems_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path, 60)
     words = ["simulate", "--algorithm", "fedlinucb", "--replay", str(path)]
     for more in (["--clip"], ["--resample"], ["--deviation", "0.1"], ["--actions", "3"]):
@@ -197,7 +197,7 @@ def draw(rows: int, rng: np.random.Generator) -> RecordedTable:
 @pytest.mark.extended
 @pytest.mark.parametrize("estimator", ["clipped-ips", "doubly-robust"])
 @pytest.mark.parametrize(("rows", "epsilon"), [(100, "1/2"), (100, "4"), (400, "1")])
-def test_intervals_of_evaluations_cover_at_their_rate(
+def test_intervals_of_evaluations_have_their_coverage(
     rows: int, epsilon: str, estimator: str
 ) -> None:
     """300 evaluations of three silos; the policy always does what helps, so that its value is 0.8.
@@ -218,7 +218,7 @@ def test_intervals_of_evaluations_cover_at_their_rate(
     assert narrow < fewest or rows * float(Fraction(epsilon)) > 300
 
 
-def test_the_sums_of_an_evaluation_are_those_of_the_single_records() -> None:
+def test_the_sums_of_an_evaluation_match_its_records() -> None:
     """Against the definitions, written out per record."""
     table = draw(200, np.random.default_rng(12))
     for estimator in ("clipped-ips", "doubly-robust"):

@@ -42,7 +42,7 @@ def wait_for(port: int) -> None:
     raise AssertionError(f"no agent at {port}")
 
 
-def test_the_tutorial_word_by_word(tmp_path: Path) -> None:
+def test_every_command_of_the_tutorial_runs(tmp_path: Path) -> None:
     (program,) = re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     (tmp_path / "treat.py").write_text(program, encoding="utf-8")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
