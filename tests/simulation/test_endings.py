@@ -98,7 +98,7 @@ def test_a_killed_sweep_leaves_no_process_behind(tmp_path: Path) -> None:
 @pytest.mark.extended
 @posix
 @pytest.mark.parametrize("whole_group", [True, False])
-def test_one_interrupt_stops_at_once_and_keeps_what_is_done(
+def test_one_interrupt_stops_at_once_and_keeps_finished_runs(
     tmp_path: Path, whole_group: bool
 ) -> None:
     """A terminal sends ^C to the whole group, `kill -INT` to one process."""
@@ -119,7 +119,7 @@ def test_one_interrupt_stops_at_once_and_keeps_what_is_done(
 
 @pytest.mark.extended
 @posix
-def test_an_interrupt_while_workers_start_is_not_lost_and_not_theirs(tmp_path: Path) -> None:
+def test_an_interrupt_during_worker_start_reaches_the_main_process(tmp_path: Path) -> None:
     with napping(tmp_path, 600.0, processes=1) as process:
         log = tmp_path / "log.jsonl"
         until(lambda: bool(lines(log)))
@@ -155,7 +155,7 @@ def test_a_resumed_sweep_gives_the_same_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [b'{"seed": 3, "val', b'{"seed": 3}', b"\x00\x00\xff\n"])
-def test_a_line_that_was_not_finished_is_overwritten(tmp_path: Path, torn: bytes) -> None:
+def test_an_unfinished_line_is_overwritten(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "runs.jsonl"
     whole = over_seeds(Nap(0.0), range(5), workers=1)
     over_seeds(Nap(0.0), range(3), workers=1, path=path)
@@ -166,7 +166,7 @@ def test_a_line_that_was_not_finished_is_overwritten(tmp_path: Path, torn: bytes
     assert lines(path) == whole.records
 
 
-def test_another_task_is_rejected_by_the_keys_that_differ(tmp_path: Path) -> None:
+def test_another_task_is_rejected_with_the_differing_keys(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     over_seeds(Nap(0.0), range(2), path=path, identity={"epsilon": 1.0, "arms": 3})
     before = path.read_bytes()
@@ -191,7 +191,7 @@ def test_another_task_is_rejected_by_the_keys_that_differ(tmp_path: Path) -> Non
         "[1]\n[2]\n",
     ],
 )
-def test_what_is_not_a_log_of_this_format_is_not_resumed(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_log_of_this_format_is_not_resumed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text(content)
     with pytest.raises(TacitError, match=r"runs.jsonl is not a log of format 2.*another --out"):
@@ -199,7 +199,7 @@ def test_what_is_not_a_log_of_this_format_is_not_resumed(tmp_path: Path, content
     assert path.read_text() == content
 
 
-def test_a_damaged_line_is_ignored_and_its_run_repeated(tmp_path: Path) -> None:
+def test_a_damaged_line_is_skipped_and_its_run_repeated(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     whole = over_seeds(Nap(0.0), range(4), workers=1, path=path)
     head, *records = path.read_text().splitlines(keepends=True)
@@ -222,7 +222,7 @@ def test_two_processes_do_not_share_a_log(tmp_path: Path) -> None:
         assert log.rows == {}
 
 
-def test_an_old_log_stays_until_there_is_something_new(tmp_path: Path) -> None:
+def test_an_old_log_is_kept_until_a_run_finishes(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     over_seeds(Nap(0.0), range(3), workers=1, path=path)
     before = path.read_bytes()
@@ -233,7 +233,7 @@ def test_an_old_log_stays_until_there_is_something_new(tmp_path: Path) -> None:
     assert lines(path) == [{"seed": 0}]
 
 
-def test_a_log_that_cannot_be_written_is_rejected_before_any_run(tmp_path: Path) -> None:
+def test_an_unwritable_log_is_rejected_before_any_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for bad, reason in (
         (tmp_path / "file" / "log", "a file is in the way"),
@@ -247,7 +247,7 @@ def test_a_log_that_cannot_be_written_is_rejected_before_any_run(tmp_path: Path)
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("pool")
-def test_what_no_other_process_could_load_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_that_cannot_be_pickled_run_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"seed": 0}
     tasks: list[Any] = [
         lambda seed: made | {"seed": seed, "process": os.getpid()},
@@ -271,7 +271,7 @@ def test_what_no_other_process_could_load_runs_here(monkeypatch: pytest.MonkeyPa
         (ZeroDivisionError("by zero"), ZeroDivisionError),
     ],
 )
-def test_an_error_names_its_seed_and_what_was_done_stays(
+def test_an_error_names_its_seed_and_finished_runs_are_kept(
     tmp_path: Path, workers: int, error: Exception, kind: type[Exception]
 ) -> None:
     path = tmp_path / "runs.jsonl"
@@ -287,7 +287,7 @@ def test_an_error_names_its_seed_and_what_was_done_stays(
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("pool")
-def test_an_error_that_cannot_be_sent_is_told() -> None:
+def test_an_error_that_cannot_be_pickled_is_reported() -> None:
     with pytest.raises(RuntimeError, match="StrangeError: 3") as caught:
         over_seeds(strange, range(3), workers=2)
     assert "in the run of seed 2" in caught.value.__notes__
@@ -295,19 +295,19 @@ def test_an_error_that_cannot_be_sent_is_told() -> None:
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("pool")
-def test_a_worker_that_dies_is_told_with_its_seed() -> None:
+def test_a_crashed_worker_is_reported_with_its_seed() -> None:
     with pytest.raises(TacitError, match=r"exit code 7.*fewer workers.*seed 2"):
         over_seeds(Dies(2), range(3), workers=2)
 
 
 @pytest.mark.extended
-def test_a_worker_that_dies_gives_back_what_else_it_had_in_hand() -> None:
+def test_a_crashed_workers_other_runs_are_repeated() -> None:
     answers = list(run_locally(Dies(700), range(1500), 2))
     assert sorted(number for number, _ in answers) == list(range(1500))
     assert [number for number, answer in answers if isinstance(answer, Failure)] == [700]
 
 
-def test_a_bar_is_shown_on_a_terminal_and_only_when_it_takes_long(
+def test_a_progress_bar_is_shown_on_a_terminal_in_long_runs_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)

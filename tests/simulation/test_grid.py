@@ -53,7 +53,7 @@ def test_the_grid_is_a_product_in_the_order_of_the_study() -> None:
     assert (where, seed) == (study.configurations[3], 12)
 
 
-def test_what_an_algorithm_does_not_have_does_not_multiply_it() -> None:
+def test_options_that_an_algorithm_lacks_do_not_multiply_it() -> None:
     study = study_of(SMALL)
     labels = [one.label for one in study.configurations]
     assert {name: labels.count(name) for name in labels} == {
@@ -66,7 +66,7 @@ def test_what_an_algorithm_does_not_have_does_not_multiply_it() -> None:
     assert {one.axes["guarantee"] for one in study.configurations if one.label == "ucb1"} == {"–"}
 
 
-def test_variants_of_an_algorithm_have_names_of_their_own() -> None:
+def test_variants_of_an_algorithm_have_distinct_names() -> None:
     both = [{"name": "private-klucb", "trust": ["secure-aggregation", "shuffler"]}]
     study = study_of(ARMS | {"algorithms": both})
     assert [one.label for one in study.configurations] == [
@@ -77,14 +77,14 @@ def test_variants_of_an_algorithm_have_names_of_their_own() -> None:
     assert called.configurations[0].label == "no privacy"
 
 
-def test_a_list_of_means_is_one_instance_and_lists_of_them_are_several() -> None:
+def test_one_list_of_means_is_one_instance() -> None:
     one = ARMS | {"problems": {"horizon": 300}, "environments": {"means": [0.2, 0.8]}}
     assert len(study_of(one).configurations) == 1
     two = one | {"environments": {"means": [[0.2, 0.8], [0.4, 0.5, 0.6]]}}
     assert [len(c.problem.environment.means) for c in study_of(two).configurations] == [2, 3]  # type: ignore[attr-defined]
 
 
-def test_a_cell_is_what_simulate_gives_for_its_seed() -> None:
+def test_a_cell_equals_simulate_at_its_seed() -> None:
     study = study_of(SMALL | {"first_seed": 7})
     for cell in range(0, study.cells, 3):
         where, seed = study.at(cell)
@@ -112,7 +112,7 @@ def test_every_algorithm_can_be_in_a_study() -> None:
         assert row["final_regret"] >= 0
 
 
-def test_your_own_tables_and_worlds_are_environments(tmp_path: Path) -> None:
+def test_tables_and_objects_can_be_environments(tmp_path: Path) -> None:
     rows = [f"{int(i % 5 == 0)},{int(i % 2 == 0)}" for i in range(400)]
     (tmp_path / "clicks.csv").write_text("\n".join(["old,new", *rows]) + "\n")
     path = tmp_path / "study.toml"
@@ -153,7 +153,7 @@ def test_a_contextual_log_is_an_environment(tmp_path: Path, algorithms: list[str
         study_of(given | {"environments": [environments[0] | {"resample": True}]}, beside=tmp_path)
 
 
-def test_a_rerun_of_a_changed_table_is_another_study(tmp_path: Path) -> None:
+def test_a_changed_table_makes_another_study(tmp_path: Path) -> None:
     given = ARMS | {"problems": {"horizon": 20}, "environments": {"replay": "clicks.csv"}}
     identities = []
     for first in ("0,1", "1,1"):
@@ -229,7 +229,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @each_row("case", BAD)
-def test_a_bad_study_is_rejected_by_field_value_and_fix(case: str, tmp_path: Path) -> None:
+def test_an_invalid_study_is_rejected_with_field_value_and_remedy(
+    case: str, tmp_path: Path
+) -> None:
     change, message = BAD[case]
     (tmp_path / "here.csv").write_text("old,new\n" + "0,1\n" * 20)
     with pytest.raises(TacitError, match=message) as caught:
@@ -239,7 +241,7 @@ def test_a_bad_study_is_rejected_by_field_value_and_fix(case: str, tmp_path: Pat
     assert "--" not in str(caught.value)
 
 
-def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
+def test_a_file_that_is_no_study_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"cannot read .*none.toml: No such file"):
         read_study(tmp_path / "none.toml")
     bad = tmp_path / "bad.toml"
@@ -251,7 +253,7 @@ def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
         read_study(bad)
 
 
-def test_a_file_and_a_mapping_are_the_same_study(tmp_path: Path) -> None:
+def test_a_file_and_a_mapping_define_the_same_study(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(SMALL_TOML.format(seeds=2))
     assert read_study(path).identity() == study_of(SMALL).identity()

@@ -37,9 +37,7 @@ def asked(arm: int) -> Round:
 
 
 @pytest.mark.parametrize(("arm", "total"), [(0, 40 + 10), (1, 60)])
-def test_where_reports_are_verified_a_corrupted_participant_counts_one_answer(
-    arm: int, total: int
-) -> None:
+def test_under_proofs_a_corrupted_participant_counts_as_one_answer(arm: int, total: int) -> None:
     """Ten liars among a hundred: all ones for the worse option, all zeros for the best."""
     poisoned, rng = Poisoning(0.1, (0.5, 0.6)), np.random.default_rng(0)
     load = honest(90, 40 if arm == 0 else 60)
@@ -47,7 +45,7 @@ def test_where_reports_are_verified_a_corrupted_participant_counts_one_answer(
 
 
 @pytest.mark.parametrize(("arm", "mean"), [(0, 1.0), (1, 0.0)])
-def test_where_they_are_not_one_liar_makes_an_option_perfect_or_worthless(
+def test_without_proofs_one_malicious_report_makes_an_option_perfect_or_worthless(
     arm: int, mean: float
 ) -> None:
     poisoned, rng = Poisoning(0.01, (0.4, 0.6)), np.random.default_rng(0)
@@ -56,7 +54,7 @@ def test_where_they_are_not_one_liar_makes_an_option_perfect_or_worthless(
     assert told.mean == pytest.approx(mean, abs=0.01)
 
 
-def test_one_percent_corrupted_turn_two_servers_and_not_verified_sums() -> None:
+def test_one_percent_corrupted_flips_two_servers_but_not_verified_sums() -> None:
     """Ten seeded experiments each: the right option in none and in all."""
     plain = simulate("private-med", poisoned=0.01, runs=10, through="two-servers", **ASKED)
     verified = simulate("private-med", poisoned=0.01, runs=10, through="verified", **ASKED)
@@ -67,19 +65,19 @@ def test_one_percent_corrupted_turn_two_servers_and_not_verified_sums() -> None:
     assert verified.configuration["poisoned"] == 0.01
 
 
-def test_without_poisoning_nothing_is_drawn_differently() -> None:
+def test_without_poisoning_the_random_draws_are_unchanged() -> None:
     plain = simulate("private-med", runs=2, **ASKED)
     none = simulate("private-med", runs=2, poisoned=0.0, **ASKED)
     assert json.dumps(plain.runs) == json.dumps(none.runs)
     assert "poisoned" not in none.configuration
 
 
-def test_corrupted_participants_are_served_like_all_others() -> None:
+def test_corrupted_participants_are_assigned_options_normally() -> None:
     found = simulate("private-med", poisoned=0.2, runs=2, through="verified", **ASKED)
     assert [run["users"] for run in found.runs] == [50_000, 50_000]
 
 
-def test_a_log_of_poisoned_runs_is_not_continued_without_poisoning(tmp_path: Any) -> None:
+def test_a_poisoned_log_is_not_resumed_without_poisoning(tmp_path: Any) -> None:
     log = tmp_path / "runs.jsonl"
     simulate("private-med", poisoned=0.1, runs=2, log=log, **ASKED)
     with pytest.raises(TacitError):
@@ -103,12 +101,12 @@ def test_a_log_of_poisoned_runs_is_not_continued_without_poisoning(tmp_path: Any
         ),
     ],
 )
-def test_poisoning_that_cannot_be_simulated_is_rejected(given: Any, why: str) -> None:
+def test_unsupported_poisoning_is_rejected(given: Any, why: str) -> None:
     with pytest.raises(TacitError, match=why):
         simulate("private-med", runs=1, **given, **ASKED)
 
 
-def test_only_arms_are_simulated_with_poisoning() -> None:
+def test_only_arms_support_poisoning() -> None:
     with pytest.raises(TacitError, match="poisoned is for arms only"):
         compare(["cdp-dpe"], runs=1, poisoned=0.1)
     poisoned, rng = Poisoning.of(0.1, Bernoulli((0.1, 0.2))), np.random.default_rng(0)
@@ -125,7 +123,7 @@ def added(protocol: SumProtocol, value: int) -> float:
     return total / protocol.participants
 
 
-def test_told_bits_reach_as_far_as_they_are_stretched() -> None:
+def test_randomized_bits_reach_as_far_as_their_debiasing() -> None:
     protocol = RandomizedBits(10, PureDP(1.0))
     assert protocol.reach == pytest.approx((added(protocol, 0), added(protocol, 10)))
 
@@ -149,7 +147,7 @@ def test_groups_of_the_pure_shuffle_reach_from_all_zeros_to_all_ones() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_protocol_reaches_at_least_all_honest_answers(name: str) -> None:
+def test_every_protocol_reaches_at_least_the_honest_range(name: str) -> None:
     low, high = EXAMPLES[name].build(1.0).reach
     assert low <= 0 < 1 <= high
 
@@ -164,7 +162,7 @@ def test_every_protocol_reaches_at_least_all_honest_answers(name: str) -> None:
         ({"trust": "two-servers"}, False),
     ],
 )
-def test_more_corrupted_participants_than_assumed_are_remarked(
+def test_more_corrupted_participants_than_assumed_get_a_remark(
     more: dict[str, Any], said: bool
 ) -> None:
     how: dict[str, Any] = {"means": (0.2, 0.6), "horizon": 800, "runs": 1, "poisoned": 0.1}

@@ -74,7 +74,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_a_page_has_everything_and_asks_for_nothing(made: tuple[Path, Results]) -> None:
+def test_a_report_is_self_contained(made: tuple[Path, Results]) -> None:
     text, reader = read(made[0] / "report.html")
     assert not re.search(r"https?://|url\(|@import|<link|<img", text)
     assert all("src" not in attrs and "href" not in attrs for _, attrs in reader.tags)
@@ -102,7 +102,7 @@ def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Results]) -> 
     assert body.count('data-value="(0.5, 0)-DP"') > 1
 
 
-def test_a_page_says_what_is_guaranteed_not_what_was_asked_for(tmp_path: Path) -> None:
+def test_a_report_states_the_achieved_guarantee(tmp_path: Path) -> None:
     given = {"algorithms": ["dist-rdp-se"], "problems": {"arms": 2, "horizon": 200}, "seeds": 1}
     study = study_of({**given, "guarantees": {"epsilon": [1, 2], "constants": "paper"}})
     with stored(tmp_path, header(study.name, study.identity()), study.cells) as store:
@@ -119,7 +119,7 @@ def test_a_page_says_what_is_guaranteed_not_what_was_asked_for(tmp_path: Path) -
     assert not re.search(r"[a-z], ε = 1<|>guarantees?<", text)
 
 
-def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Results]) -> None:
+def test_tables_contain_means_over_runs(made: tuple[Path, Results]) -> None:
     out, results = made
     summary, runs = rows(out / "summary.csv"), rows(out / "runs.csv")
     assert (len(summary), len(runs)) == (10, 20)
@@ -131,7 +131,7 @@ def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Results]) -> None:
     assert "checkpoints" not in runs[0]
 
 
-def test_a_sweep_that_is_not_finished_has_a_report_that_says_so(tmp_path: Path) -> None:
+def test_an_unfinished_sweep_has_a_report_that_says_so(tmp_path: Path) -> None:
     study = study_of(SMALL)
     with stored(tmp_path, header(study.name, study.identity()), study.cells) as store:
         for cell in (0, 1, 4):
@@ -153,7 +153,7 @@ def test_failed_runs_are_listed_with_their_seed_and_error(tmp_path: Path) -> Non
     assert "ucb1, seed 1: ValueError: &lt;b&gt;" in text
 
 
-def test_names_cannot_break_a_page(tmp_path: Path) -> None:
+def test_names_are_escaped(tmp_path: Path) -> None:
     bad = '<script>alert("1")</script>{{7*7}}'
     given: dict[str, Any] = {
         "name": bad,
@@ -170,7 +170,7 @@ def test_names_cannot_break_a_page(tmp_path: Path) -> None:
     assert reader.texts.count(bad) >= 4
 
 
-def test_a_report_without_jinja2_says_what_to_install(
+def test_a_report_without_jinja2_names_the_extra(
     made: tuple[Path, Results], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
@@ -181,7 +181,7 @@ def test_a_report_without_jinja2_says_what_to_install(
     assert len(summaries(entries(read_saved(made[0])))) == 10
 
 
-def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
+def test_a_report_without_known_regret_says_so(tmp_path: Path) -> None:
     world = FromFunction(lambda arm, rng: float(rng.random() < 0.2 + arm / 4), 2)
     sweep(
         algorithms=["ucb1"], environments=[world], problems={"horizon": 50}, out=tmp_path, seeds=1
@@ -193,7 +193,7 @@ def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
     assert row["regret_mean"] is None
 
 
-def test_what_is_no_sweep_is_rejected(tmp_path: Path) -> None:
+def test_a_directory_without_a_sweep_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         TacitError, match=r"no finished run in log.jsonl. Give the directory of a sweep"
     ):
@@ -205,7 +205,7 @@ def test_what_is_no_sweep_is_rejected(tmp_path: Path) -> None:
         write_report(tmp_path)
 
 
-def test_a_chart_puts_what_is_larger_higher_and_further_right() -> None:
+def test_a_chart_maps_larger_values_up_and_right() -> None:
     points = tuple(Point(x, 3 * x, x) for x in (1.0, 10.0, 1000.0))
     axes = (Axis.around("ε", [1, 1000]), Axis.around("regret", [1, 5000]))
     drawn = Chart("x", *axes, [Series("s", points, "red", marks=True)])
@@ -224,6 +224,6 @@ def test_a_chart_puts_what_is_larger_higher_and_further_right() -> None:
         ([3.0], [pytest.approx(3.0)]),
     ],
 )
-def test_an_axis_names_few_round_places(values: list[float], ticks: list[float]) -> None:
+def test_an_axis_has_few_round_ticks(values: list[float], ticks: list[float]) -> None:
     assert Axis.around("x", values).ticks() == ticks
     assert len(ticks) <= 6

@@ -48,7 +48,7 @@ def test_a_single_run_has_no_standard_error(tmp_path: Path) -> None:
     assert of(2.0).plot(tmp_path / "one.png").exists()
 
 
-def test_unknown_regret_is_not_made_up() -> None:
+def test_unknown_regret_is_not_estimated() -> None:
     result = unknown()
     assert list(result.rows()) == [
         {"epsilon": 1.0, "algorithm": "own", "seed": s, "bits": 8.0, "best": s} for s in range(2)
@@ -93,7 +93,7 @@ def test_pandas_frames_have_the_rows_of_every_run() -> None:
     assert frame["seed"].tolist() == [0, 1, 0, 1]
 
 
-def test_a_result_is_one_line_in_text_and_a_table_in_a_notebook() -> None:
+def test_a_result_is_one_line_of_text_and_a_table_in_a_notebook() -> None:
     assert repr(of(1.0, 3.0)) == "Result(some, (1, 0)-DP: regret 2 ± 1, runs 2)"
     several = Results((of(1.0), replace(of(2.0), configuration={"epsilon": 2.0}), unknown()))
     assert repr(several) == "Results(3 configurations, 4 runs, 0 failures)"
@@ -105,7 +105,7 @@ def test_a_result_is_one_line_in_text_and_a_table_in_a_notebook() -> None:
     assert "<b>" not in bad._repr_html_()
 
 
-def test_results_are_a_sequence_whose_runs_can_be_selected() -> None:
+def test_results_are_a_sequence_with_selectable_runs() -> None:
     several = Results((of(1.0, 2.0), unknown()), ({"seed": 9},))
     assert [one.algorithm for one in several] == ["some", "own"]
     assert len(several[1:]) == 1
@@ -127,7 +127,9 @@ def test_results_are_drawn_on_the_callers_axes() -> None:
     assert twice.plot().axes
 
 
-def test_a_table_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_written_completely_or_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "table.csv"
     write_csv(path, [{"a": 1}])
 
@@ -144,7 +146,7 @@ def test_a_table_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monke
         write_csv(path / "below.csv", [{"a": 1}])
 
 
-def test_a_directory_is_probed_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_directory_is_probed_without_traces(tmp_path: Path) -> None:
     probe(tmp_path / "one" / "two")
     assert list(tmp_path.iterdir()) == []
     probe(tmp_path)
@@ -174,7 +176,7 @@ def test_a_directory_without_permission_is_rejected(closed: Path) -> None:
             probe(out)
 
 
-def test_a_rejected_permission_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_permission_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rejects(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -183,7 +185,7 @@ def test_a_rejected_permission_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         probe(tmp_path / "new")
 
 
-def test_curves_that_coincide_look_different(tmp_path: Path) -> None:
+def test_coinciding_curves_are_distinguishable(tmp_path: Path) -> None:
     names = [f"curve {i}" for i in range(8)]
     figure = picture([Panel("same", dict.fromkeys(names, of(1.0, 2.0)))])
     lines = figure.axes[0].get_lines()
@@ -195,7 +197,7 @@ def test_curves_that_coincide_look_different(tmp_path: Path) -> None:
     figure.savefig(tmp_path / "same.png")
 
 
-def test_the_legend_is_in_the_order_in_which_curves_end() -> None:
+def test_the_legend_follows_the_final_order_of_curves() -> None:
     results = {"low": of(1.0, 1.0), "high": of(9.0, 9.0), "middle": of(4.0, 4.0)}
     for panels in ([Panel("", results)], [Panel("", results)] * 4):
         figure = picture(panels, title="all")
@@ -215,7 +217,7 @@ def bounded(epsilon: float | None, bound: float | None) -> Result:
     return Result("some", 100, known, None, Runs(records, 0.0, False), ("lower_bound",))
 
 
-def test_a_lower_bound_is_a_ratio_in_tables_and_a_labelled_line_in_pictures() -> None:
+def test_a_lower_bound_is_a_ratio_in_tables_and_a_labelled_line_in_charts() -> None:
     private, free, without = bounded(0.1, 2.0), bounded(None, 1.0), bounded(1.0, None)
     assert private.summary()["lower_bound"] == 2.0
     assert private.summary()["times_lower_bound"] == 2.0
@@ -232,7 +234,7 @@ def test_a_lower_bound_is_a_ratio_in_tables_and_a_labelled_line_in_pictures() ->
     assert "lower bound" not in str(picture([Panel("", {"d": without})]).axes[0].get_lines())
 
 
-def test_pictures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_pictures_are_written_completely_or_not_at_all(tmp_path: Path) -> None:
     result = of(1.0, 2.0)
     path = tmp_path / "new" / "regret.svg"
     assert result.plot(path, time_average=False) == path
@@ -245,7 +247,7 @@ def test_pictures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
         draw_panels([Panel("", {"some": result})], path / "below.png")
 
 
-def test_a_missing_matplotlib_is_named_with_its_extra(
+def test_a_missing_matplotlib_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
@@ -257,7 +259,7 @@ def test_a_missing_matplotlib_is_named_with_its_extra(
         of(1.0).plot()
 
 
-def test_a_run_without_a_guarantee_leaves_none_to_all() -> None:
+def test_one_run_without_a_guarantee_leaves_the_result_without_one() -> None:
     data = PureDP(1.0).to_data()
     assert weakest_recorded([data, PureDP(2.0).to_data()]) == PureDP(2.0)
     assert weakest_recorded([data, None]) is None

@@ -75,7 +75,7 @@ def scripted(
     return learner, Experiment.of(learner, PerRound(make, arguments or {}))
 
 
-def test_pseudo_regret_is_what_a_hand_computes() -> None:
+def test_pseudo_regret_matches_direct_computation() -> None:
     learner, experiment = scripted()
     marks = (1, 5, 10, 12, 15, 30, 35, 43, 50)
     result = run(experiment, WORLD, np.random.default_rng(0), checkpoints=marks)
@@ -101,14 +101,14 @@ def test_pseudo_regret_is_what_a_hand_computes() -> None:
     assert result.bits == 43 * 1
 
 
-def test_final_regret_is_at_the_horizon_whatever_the_checkpoints() -> None:
+def test_final_regret_is_at_the_horizon_for_any_checkpoints() -> None:
     result = run(scripted()[1], WORLD, np.random.default_rng(0), checkpoints=(10,))
     assert result.regret == pytest.approx([7.0])
     assert result.final_regret == pytest.approx(10 * 0.7 + 5 * 0.4 + 8 * 0.4 + 7 * 0.7)
 
 
 @pytest.mark.extended
-def test_realised_regret_counts_every_reward_of_rounds_that_stay_closed_too() -> None:
+def test_realised_regret_includes_unreleased_rounds() -> None:
     """The mean over 2,000 runs is the pseudo-regret, within 5 standard errors; its spread is that
     of coins, of all 50 users.
     """
@@ -184,7 +184,7 @@ def test_an_environment_without_means_has_no_regret() -> None:
     assert (result.played, result.gaps, len(learner.seen)) == (50, None, 4)
 
 
-def test_a_log_that_is_used_up_ends_the_run_and_the_round_stays_open() -> None:
+def test_an_exhausted_log_ends_the_run_with_an_open_round() -> None:
     columns = (np.ones(12), np.zeros(40), np.full(12, 0.5))
     log = Recorded(columns, ("A", "B", "C"), log=True)
     learner, experiment = scripted()
@@ -195,7 +195,7 @@ def test_a_log_that_is_used_up_ends_the_run_and_the_round_stays_open() -> None:
     assert result.final_regret == pytest.approx(5 * 0.5 + 20 * 1.0)
 
 
-def test_worlds_reject_rounds_that_are_not_theirs() -> None:
+def test_environments_reject_foreign_rounds() -> None:
     _, experiment = scripted()
     silos = Synthetic.draw(2, 3, 4, np.random.default_rng(0))
     with pytest.raises(TacitError, match="silos play policies"):
@@ -207,7 +207,7 @@ def test_worlds_reject_rounds_that_are_not_theirs() -> None:
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_both_paths_report_two_metrics_of_everybody(slow: bool) -> None:
+def test_both_paths_report_two_metrics_per_participant(slow: bool) -> None:
     """So little noise that there is none: what is learned is what participants held."""
     world = TwoMetrics(Bernoulli((0.2, 0.9)), Bernoulli((1.0, 0.0)))
     problem = ArmsProblem.of(

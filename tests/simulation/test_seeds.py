@@ -34,7 +34,7 @@ class Stops:
         return {"seed": seed, "process": os.getpid()}
 
 
-def test_an_interrupt_keeps_what_is_done_and_logs_it(tmp_path: Path) -> None:
+def test_an_interrupt_keeps_and_logs_finished_runs(tmp_path: Path) -> None:
     path = tmp_path / "log" / "runs.jsonl"
     result = over_seeds(Stops(at=3), range(6), workers=1, path=path)
     assert result.interrupted
@@ -43,7 +43,7 @@ def test_an_interrupt_keeps_what_is_done_and_logs_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_an_interrupt_in_a_worker_keeps_what_other_workers_finished(
+def test_an_interrupt_in_a_worker_keeps_runs_of_other_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found: a run that ended together with the interrupt was thrown away."""
@@ -73,7 +73,7 @@ def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", extended_after(1, ["dist-dp-se", "private-klucb", "thompson"]))
-def test_processes_give_the_same_records_bit_for_bit(
+def test_processes_reproduce_records_bit_for_bit(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = lookup(name).make_problem({"arms": 4, "horizon": 5000, "rewards": "gaussian"})
@@ -86,7 +86,7 @@ def test_processes_give_the_same_records_bit_for_bit(
 
 
 @pytest.mark.extended
-def test_a_pool_is_used_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_is_used_when_it_pays_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seeding, "WORTH_A_POOL", 0.0)
     assert (
         len(
@@ -104,7 +104,7 @@ def result() -> Result:
     return simulate("private-klucb", means=(0.2, 0.5, 0.8), horizon=2000, runs=3, seed=5, workers=1)
 
 
-def test_the_summary_has_what_was_asked_for(result: Result) -> None:
+def test_the_summary_contains_the_configuration(result: Result) -> None:
     summary = json.loads(json.dumps(result.summary()))
     for key in (
         "algorithm",
@@ -133,7 +133,7 @@ def test_the_summary_has_what_was_asked_for(result: Result) -> None:
     assert summary["version"] == __version__
 
 
-def test_tables_are_tidy(result: Result, tmp_path: Path) -> None:
+def test_tables_are_in_tidy_format(result: Result, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "regret.csv"
     write_csv(path, result.curves())
     with path.open(encoding="utf-8") as file:
@@ -165,7 +165,7 @@ def test_no_finished_run_is_an_error() -> None:
         Result("x", 1, {}, None, Runs([], 0.0, True))
 
 
-def test_standard_errors_by_hand() -> None:
+def test_standard_errors_match_direct_computation() -> None:
     records = [
         {"seed": s, "checkpoints": [1, 2], "regret": [0.0, float(r)]}
         for s, r in enumerate((1, 2, 6))

@@ -75,7 +75,7 @@ def filled(out: Path, kind: str, rows: dict[int, str], parts: list[list[int]]) -
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(example=divided())
-def test_the_results_file_does_not_depend_on_the_order(
+def test_the_results_file_is_independent_of_the_order(
     tmp_path: Path, kind: str, example: tuple[dict[int, str], list[list[int]]]
 ) -> None:
     rows, parts = example
@@ -93,9 +93,7 @@ def test_the_results_file_does_not_depend_on_the_order(
 
 @pytest.mark.parametrize("kind", KIND)
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
-def test_a_torn_record_is_run_again_and_the_others_are_kept(
-    tmp_path: Path, kind: str, part: float
-) -> None:
+def test_a_truncated_record_is_run_again(tmp_path: Path, kind: str, part: float) -> None:
     rows = {cell: json.dumps({"cell": cell, "regret": cell / 3}) for cell in range(6)}
     with stored(tmp_path, HEAD, 6, kind) as store:
         for cell in (0, 1, 2):
@@ -114,7 +112,7 @@ def test_a_torn_record_is_run_again_and_the_others_are_kept(
     assert read_directory(tmp_path) is not None
 
 
-def test_the_log_stays_while_cells_are_missing_and_failures_are_told(tmp_path: Path) -> None:
+def test_the_log_is_kept_while_cells_are_missing_and_failures_are_reported(tmp_path: Path) -> None:
     with stored(tmp_path, HEAD, 4, "jsonl") as store:
         for cell in (0, 2):
             store.add(cell, f'{{"cell": {cell}}}')
@@ -143,7 +141,7 @@ def test_the_log_stays_while_cells_are_missing_and_failures_are_told(tmp_path: P
         ),
     ],
 )
-def test_another_study_is_rejected_by_what_differs(
+def test_another_study_is_rejected_with_the_difference(
     tmp_path: Path, key: str, value: Any, message: str
 ) -> None:
     with stored(tmp_path, HEAD, 4, "jsonl") as store:
@@ -158,7 +156,7 @@ def test_another_study_is_rejected_by_what_differs(
     assert (tmp_path / LOG).read_bytes() == before
 
 
-def test_another_version_another_format_and_another_thing_are_rejected(tmp_path: Path) -> None:
+def test_other_versions_and_formats_are_rejected(tmp_path: Path) -> None:
     with stored(tmp_path / "a", HEAD, 4, "jsonl") as store:
         store.add(0, '{"cell": 0}')
         store.finish([])

@@ -86,7 +86,7 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: byte
 @posix
 @pytest.mark.extended
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_it_ends_in_the_same_file(tmp_path: Path, kills: int) -> None:
+def test_a_sweep_killed_at_random_times_ends_in_the_same_file(tmp_path: Path, kills: int) -> None:
     """However the moments fall: while workers load, and after cells were logged."""
     study, out, rng = tmp_path / "study.toml", tmp_path / "study", random.Random()
     study.write_text(KILLED_TOML)
@@ -135,7 +135,7 @@ def cells_in(out: Path) -> list[int]:
 
 @pytest.mark.extended
 @posix
-def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path) -> None:
+def test_an_interrupt_keeps_finished_cells_and_states_progress(tmp_path: Path) -> None:
     study, out = tmp_path / "study.toml", tmp_path / "study"
     study.write_text(SMALL_TOML.format(seeds=2000))
     process = command(study, "--workers", 1, "--format", "jsonl")
@@ -150,7 +150,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path
 
 
 @pytest.mark.extended
-def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path: Path) -> None:
+def test_a_failing_cell_is_reported_with_its_seed_and_others_finish(tmp_path: Path) -> None:
     """One raises an error, one ends its worker; both of an algorithm from outside."""
     study, out = tmp_path / "study.toml", tmp_path / "study"
     study.write_text(HARMFUL_TOML)
@@ -193,7 +193,7 @@ def test_a_finished_sweep_is_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     assert list(again.results().rows()) == list(sweep(study, out=tmp_path, workers=0).rows())
 
 
-def test_a_sweep_in_python_gives_results() -> None:
+def test_tacit_sweep_returns_results() -> None:
     results = sweep(
         algorithms=["private-med", "ucb1"],
         problems={"arms": 3, "horizon": 200},
@@ -212,7 +212,7 @@ def test_a_sweep_in_python_gives_results() -> None:
         sweep("study.toml", seeds=3)
 
 
-def test_a_world_that_only_this_process_knows_is_swept_here() -> None:
+def test_a_local_environment_is_swept_in_this_process() -> None:
     world = FromFunction(lambda arm, rng: float(rng.random() < 0.2 + arm / 4), 2)
     results = sweep(
         algorithms=["ucb1"], environments=[world], problems={"horizon": 50}, seeds=2, workers=2
@@ -228,7 +228,7 @@ def test_a_world_that_only_this_process_knows_is_swept_here() -> None:
         ({"address": "head:6379"}, "the engine is local. Use --engine ray, or leave"),
     ],
 )
-def test_a_way_that_is_none_is_rejected(how: dict[str, Any], message: str) -> None:
+def test_an_unknown_engine_is_rejected(how: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         sweep(algorithms=["ucb1"], **how)
 
@@ -249,7 +249,7 @@ def test_a_dry_run_counts_cells_and_measures_probes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("ray"), reason="needs Ray")
-def test_two_thousand_cells_are_the_same_with_one_worker_two_and_ray(tmp_path: Path) -> None:
+def test_two_thousand_cells_agree_between_one_worker_two_and_ray(tmp_path: Path) -> None:
     files = {}
     for name, how in {
         "one": ("--workers", 1),

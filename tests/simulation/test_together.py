@@ -29,7 +29,7 @@ def study(**more: Any) -> Study:
     return study_of({"algorithms": [*listed, free, lazy], "problems": SIZE, "seeds": 2, **more})
 
 
-def test_runs_that_share_their_draws_are_those_of_separate_runs() -> None:
+def test_runs_sharing_draws_equal_separate_runs() -> None:
     """Not lazy: everything a policy decides depends on every draw before it."""
     one = study()
     bundles = one.bundles(range(one.cells))
@@ -41,7 +41,7 @@ def test_runs_that_share_their_draws_are_those_of_separate_runs() -> None:
     assert len(set(regrets)) == 4  # different algorithms
 
 
-def test_a_trial_that_fails_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_trial_does_not_affect_others(monkeypatch: pytest.MonkeyPatch) -> None:
     one = study()
     (bundle, *_) = one.bundles(range(one.cells))
     alone = {cell: one(cell) for cell in bundle}
@@ -64,7 +64,7 @@ def test_a_trial_that_fails_leaves_the_others_alone(monkeypatch: pytest.MonkeyPa
     }
 
 
-def test_draws_are_dropped_when_every_run_has_read_them() -> None:
+def test_draws_are_freed_after_every_run_has_read_them() -> None:
     rng = np.random.default_rng(0)
     draws = SharedDraws(Synthetic.draw(2, 3, 4, rng), rng, 2)
     worlds = [draws.reader(place) for place in range(2)]
@@ -84,7 +84,7 @@ def test_draws_are_dropped_when_every_run_has_read_them() -> None:
         worlds[0].contexts(rng)[0, 0, 0] = 1.0
 
 
-def test_only_problems_with_the_same_participants_are_run_together() -> None:
+def test_only_problems_with_the_same_participants_share_draws() -> None:
     one = study()
     problem = one.configurations[0].problem
     assert isinstance(problem, SilosProblem)

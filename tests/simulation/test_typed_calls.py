@@ -36,7 +36,7 @@ def test_options_of_each_family_are_typed() -> None:
     assert [result.algorithm for result in (arms, silos, *both)][2:] == ["ucb1", "dist-dp-se"]
 
 
-def test_misspelt_options_are_errors_of_types_and_say_what_was_meant() -> None:
+def test_misspelt_options_are_type_errors_with_a_suggestion() -> None:
     with pytest.raises(TacitError, match=r"--epsilonn; did you mean epsilon\?"):
         tacit.simulate("dist-dp-se", epsilonn=1.0)  # type: ignore[call-overload]
     with pytest.raises(TacitError, match=r"--rnus; did you mean runs\?"):
@@ -47,7 +47,7 @@ def test_misspelt_options_are_errors_of_types_and_say_what_was_meant() -> None:
         tacit.simulate("dist-dp-es")  # type: ignore[call-overload]
 
 
-def test_options_of_another_family_and_wrong_values_are_errors_of_types() -> None:
+def test_options_of_another_problem_and_wrong_values_are_type_errors() -> None:
     with pytest.raises(TacitError, match="dist-dp-se has no option --silos"):
         tacit.simulate("dist-dp-se", silos=3)  # type: ignore[call-overload]
     with pytest.raises(TacitError, match="constants is 'loose'"):
@@ -57,7 +57,7 @@ def test_options_of_another_family_and_wrong_values_are_errors_of_types() -> Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_types_are_those_of_the_registry(family: str) -> None:
+def test_the_types_match_the_registry(family: str) -> None:
     names, options = FAMILIES[family]
     own = {
         name: entry
