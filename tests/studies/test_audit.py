@@ -68,7 +68,7 @@ QUICK = ("dist-dp-se", "cdp-se", "ldp-se", "secagg-dpe", "cdp-pe")
 
 
 @pytest.mark.parametrize("name", extended_after(2, QUICK))
-def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
+def test_defective_devices_are_detected_and_correct_ones_pass(name: str) -> None:
     """Sound devices at a false-alarm rate of 1e-9."""
     protocol = first_round(name, {})
     assert not verdict(protocol, 1.0, False, UNSEEDED).caught
@@ -76,7 +76,7 @@ def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
         assert verdict(protocol, factor, reuse).caught, how
 
 
-def test_bits_too_many_to_be_made_are_counted_and_what_is_released_is_the_same() -> None:
+def test_bit_counts_too_large_to_draw_are_simulated_equivalently() -> None:
     protocol = first_round("sdp-fedlinucb-vec", {})
     counted, so = sendable(protocol)
     assert so
@@ -94,7 +94,7 @@ def test_bits_too_many_to_be_made_are_counted_and_what_is_released_is_the_same()
 
 
 @pytest.mark.slow
-def test_broken_devices_of_every_private_algorithm_are_caught() -> None:
+def test_defective_devices_of_every_private_algorithm_are_detected() -> None:
     for name, protocol in private().items():
         sound = verdict(protocol, 1.0, False, UNSEEDED)
         assert not sound.caught, (name, sound)
@@ -104,7 +104,7 @@ def test_broken_devices_of_every_private_algorithm_are_caught() -> None:
 
 
 @pytest.mark.slow
-def test_sound_devices_are_accused_as_rarely_as_stated() -> None:
+def test_the_false_positive_rate_is_as_stated() -> None:
     """300 audits at an alarm of 5%: more than 30 accusations have probability below 1e-3."""
     for name in ("dist-dp-se", "cdp-se", "ldp-se"):
         protocol = first_round(name, {})
@@ -113,7 +113,7 @@ def test_sound_devices_are_accused_as_rarely_as_stated() -> None:
 
 
 @pytest.mark.extended
-def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> None:
+def test_an_audit_states_both_verdicts_and_the_needed_samples() -> None:
     sound = audit_algorithm("cdp-se", {"epsilon": 0.5}, seconds=2, false_positive_rate=UNSEEDED)
     assert (sound.claimed_epsilon, sound.claimed_delta) == (0.5, 0.0)
     assert not sound.residuals.caught
@@ -126,7 +126,7 @@ def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> No
 
 
 @pytest.mark.extended
-def test_a_round_through_a_real_intermediary_is_audited_like_the_ideal_one() -> None:
+def test_an_audit_through_a_real_aggregation_matches_the_ideal_one() -> None:
     protocol = SecureSum(4, 4, DiscreteLaplace(4), PureDP(1.0))
     sight = adversary_view(protocol)
     for through in ("masking", "two-servers"):
@@ -136,7 +136,7 @@ def test_a_round_through_a_real_intermediary_is_audited_like_the_ideal_one() -> 
             assert residual_test(observed(protocol, sight, through, enough=60)).caught
 
 
-def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
+def test_tampering_ends_with_the_audit_and_affects_draws_only() -> None:
     sound = NoiseDistribution.draw
     protocol = first_round("cdp-se", {})
     distribution = protocol.view_distribution(3, 4).pmf(np.arange(20))
@@ -148,7 +148,7 @@ def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
     assert NoiseDistribution.draw is sound
 
 
-def test_what_cannot_be_audited_is_rejected() -> None:
+def test_invalid_audits_are_rejected() -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("sdp-fedlinucb-vec", {"through": "mixing"}, "too large to send"),
         ("ucb1", {}, "has no guarantee to audit"),
@@ -162,7 +162,7 @@ def test_what_cannot_be_audited_is_rejected() -> None:
             audit_algorithm(name, **how)
 
 
-def test_samples_to_refute_are_enough_and_a_tenth_of_them_is_not() -> None:
+def test_samples_to_refute_suffice_and_a_tenth_does_not() -> None:
     """Attacks on samples of the very distributions: 20 of each, seeded."""
     points, rng = np.arange(-40, 41), np.random.default_rng(0)
     p, q = (np.exp(-np.abs(points - shift) * 2.0) for shift in (0, 1))

@@ -25,7 +25,7 @@ from tacit.studies.plan_request import PlanRequest
     low=st.floats(-20, 0),
     high=st.floats(1, 20),
 )
-def test_the_turning_part_is_where_two_means_meet(
+def test_the_flipping_fraction_is_where_two_means_meet(
     other: float, gap: float, low: float, high: float
 ) -> None:
     best = other + gap
@@ -36,12 +36,12 @@ def test_the_turning_part_is_where_two_means_meet(
     assert row.change == max(high, 1 - low)
 
 
-def test_where_a_report_counts_any_number_one_liar_is_enough() -> None:
+def test_one_malicious_report_of_unbounded_reach_suffices() -> None:
     row = influence_of_reach("x", (-math.inf, math.inf), (0.1, 0.2), 0.01, None)
     assert (row.change, row.shift, row.part, row.people) == (None, None, 0.0, 1)
 
 
-def test_a_plan_says_what_poisoning_does_under_each_trust_model() -> None:
+def test_a_plan_states_the_effect_of_poisoning_per_trust_model() -> None:
     result = plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=2, poisoned=0.01)
     rows = {row.trust: row for row in result.influence}
     assert list(rows) == [
@@ -65,7 +65,7 @@ def test_a_plan_says_what_poisoning_does_under_each_trust_model() -> None:
     assert plan(baseline=0.2, lift=0.5, runs=1, trusts=("central",)).influence == []
 
 
-def test_the_picture_of_poisoning_is_drawn(tmp_path: Path) -> None:
+def test_the_chart_of_poisoning_is_drawn(tmp_path: Path) -> None:
     question = PlanRequest.of(
         baseline=0.2, lift=0.5, runs=2, poisoned=0.02, trusts=("two-servers",)
     )

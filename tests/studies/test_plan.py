@@ -42,14 +42,14 @@ def test_a_plan_costs_every_trust_model_and_recommends_one(tmp_path: Path) -> No
     assert draw(result, tmp_path / "plan.png").stat().st_size > 1000
 
 
-def test_a_horizon_adds_what_is_lost_by_serving_everybody() -> None:
+def test_a_horizon_adds_the_regret_over_all_participants() -> None:
     result = plan(2, 20_000, 0.2, 1.0, runs=2, algorithm="private-klucb")
     for cost in result.costs:
         assert cost.regret is not None
         assert cost.lost_share == pytest.approx(cost.regret / (0.2 * 20_000))
 
 
-def test_a_trust_model_that_cannot_serve_is_a_row_that_says_why() -> None:
+def test_an_infeasible_trust_model_has_a_row_with_the_reason() -> None:
     result = plan(baseline=0.3, lift=0.5, epsilon=0.8, dropout=0.1, runs=1)
     rejected = {cost.trust: cost for cost in result.costs if cost.infeasible}
     assert list(rejected) == ["shuffler"]
@@ -58,7 +58,7 @@ def test_a_trust_model_that_cannot_serve_is_a_row_that_says_why() -> None:
     assert result.recommendation.startswith(FIRST)
 
 
-def test_participants_who_come_again_share_one_guarantee() -> None:
+def test_several_participations_share_one_guarantee() -> None:
     result = plan(baseline=0.3, lift=0.5, epsilon=1.0, participations=2, runs=1)
     secagg = result.costs[1]
     data = secagg.to_dict()["guarantee"]
@@ -73,7 +73,9 @@ MASKS = Fraction(3, 2**40)  # of three participations
 
 @pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se"])
 @pytest.mark.parametrize("delta", [None, 1e-9])
-def test_plans_with_masks_state_the_guarantee_of_terms(algorithm: str, delta: float | None) -> None:
+def test_plans_with_secure_aggregation_state_the_guarantee_of_terms(
+    algorithm: str, delta: float | None
+) -> None:
     """Noise gets what masks leave of δ; both need adversaries that are bounded."""
     people = {"participations": 3, "horizon": 2000, "runs": 1}
     result = plan(2, gap=0.5, delta=delta, algorithm=algorithm, **people)
@@ -86,7 +88,7 @@ def test_plans_with_masks_state_the_guarantee_of_terms(algorithm: str, delta: fl
     assert 0 < Fraction(float(simulated)) <= Fraction(delta or 1e-6) - MASKS
 
 
-def test_only_trust_models_with_masks_need_a_delta_of_their_own() -> None:
+def test_only_secure_aggregation_needs_a_delta_of_its_own() -> None:
     result = plan(2, gap=0.5, epsilon=3.0, delta=float(MASKS) / 2, participations=3, runs=1)
     row = {cost.trust: cost for cost in result.costs}
     assert "at least participations·2^-40" in row["secure-aggregation"].infeasible
@@ -94,7 +96,7 @@ def test_only_trust_models_with_masks_need_a_delta_of_their_own() -> None:
     assert "the adversary is computationally bounded" in row["shuffler"].guarantee
 
 
-def test_plans_with_a_shuffler_and_no_delta_say_that_definitions_have_one() -> None:
+def test_plans_with_a_shuffler_and_no_delta_mention_the_default_of_definitions() -> None:
     (row,) = plan(2, gap=0.5, trusts=("shuffler",), runs=1).costs
     assert "definitions have a delta here, so plan them with --delta 1e-06" in row.note
     (planned,) = plan(2, gap=0.5, trusts=("shuffler",), delta=1e-6, runs=1).costs
@@ -126,15 +128,13 @@ def test_plans_with_a_shuffler_and_no_delta_say_that_definitions_have_one() -> N
         ({"gap": 0.1, "participation": 2}, "a plan has no option participation"),
     ],
 )
-def test_what_makes_no_sense_is_rejected_before_any_work(
-    asked: dict[str, Any], message: str
-) -> None:
+def test_invalid_plans_are_rejected_before_any_work(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
         plan(**asked)
 
 
 @pytest.mark.extended
-def test_algorithms_of_any_family_are_costed_one_row_each() -> None:
+def test_algorithms_of_any_problem_have_one_row_each() -> None:
     names = ["klucb", "dist-dp-se", "cdp-pe", "sdp-fedlinucb", "fedlinucb"]
     result = plan(3, 500, 0.2, 1.0, 1e-5, runs=1, algorithms=names)
     assert [cost.trust for cost in result.costs] == names
@@ -146,7 +146,7 @@ def test_algorithms_of_any_family_are_costed_one_row_each() -> None:
     assert "Of linear algorithms, cdp-pe loses least" in result.recommendation
 
 
-def test_a_plan_says_where_the_expected_means_do_not_apply() -> None:
+def test_a_plan_states_where_the_expected_means_do_not_apply() -> None:
     """Without any algorithm that takes them they are rejected: see above."""
     found = plan(2, 500, 0.2, runs=1, algorithms=["klucb", "fedlinucb"])
     assert ["means of its own" in cost.note for cost in found.costs] == [False, True]
@@ -170,9 +170,7 @@ def test_an_algorithm_of_one_trust_model_has_one_row() -> None:
         (0.1, {"rounds": 20, "participations": 4, "dropout": 0.2}),
     ],
 )
-def test_a_plan_is_within_a_quarter_of_what_simulation_then_gives(
-    lift: float, asked: dict[str, Any]
-) -> None:
+def test_a_plan_is_within_a_quarter_of_the_simulation(lift: float, asked: dict[str, Any]) -> None:
     """At ε = 0.1 and a baseline of 2%, against 200 fresh seeds: with standard errors of 5% and 3%
     the false-alarm rate is below 1e-4 a row.
     """
@@ -201,7 +199,7 @@ def test_a_plan_is_within_a_quarter_of_what_simulation_then_gives(
     assert checked >= 4
 
 
-def test_a_row_says_in_which_groups_a_shuffler_is_certified() -> None:
+def test_a_row_states_the_certified_group_sizes_of_a_shuffler() -> None:
     rows = {
         epsilon: {cost.trust: cost.note for cost in plan(gap=0.4, epsilon=epsilon, runs=1).costs}
         for epsilon in (0.1, 1.0)
@@ -211,7 +209,7 @@ def test_a_row_says_in_which_groups_a_shuffler_is_certified() -> None:
     assert "groups" not in rows[0.1]["secure-aggregation"]
 
 
-def test_rows_with_shared_noise_say_what_default_losses_cost() -> None:
+def test_rows_with_shared_noise_state_the_cost_of_default_dropouts() -> None:
     """20% missing and 10% dishonest: 70% of a round draw all of the noise.
 
     The shuffler that is planned certifies complete groups only.
@@ -230,7 +228,7 @@ def test_rows_with_shared_noise_say_what_default_losses_cost() -> None:
 
 
 @pytest.mark.extended
-def test_a_horizon_leaves_room_for_the_slowest_run() -> None:
+def test_a_horizon_is_long_enough_for_the_slowest_run() -> None:
     """Else participants until decided were only the horizon."""
     for cost in plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=12).costs:
         words = cost.command.split()
