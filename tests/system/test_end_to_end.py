@@ -60,7 +60,7 @@ def split_and_mix() -> SplitAndMix:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("through", ["masking", "two-servers", "mixing"])
-def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_sum(
+def test_two_thousand_devices_give_the_exact_modular_sum_through_cryptography(
     through: str,
 ) -> None:
     protocol = split_and_mix() if through == "mixing" else secure_sum()
@@ -77,7 +77,7 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
 
 
 @pytest.mark.extended
-def test_the_error_of_opened_sums_follows_the_stated_distribution() -> None:
+def test_the_error_of_released_sums_follows_the_stated_distribution() -> None:
     """Chi-square of 200 batches of 16 devices, released by two servers, against the noise's
     distribution; false positive rate about 1e-6 (draws have no seed).
     """
@@ -135,7 +135,7 @@ def decide_twice(
 
 @pytest.mark.extended
 @pytest.mark.parametrize("through", ["masking", "two-servers", "mixing"])
-def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
+def test_a_learner_decides_through_cryptography_as_with_ideal_aggregation(
     through: str,
 ) -> None:
     rng = np.random.default_rng(3)
@@ -162,7 +162,7 @@ def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
     ("name", "through"),
     [("secagg-dpe", "masking"), ("secagg-dpe", "two-servers"), ("sdp-dpe", "mixing")],
 )
-def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, through: str) -> None:
+def test_a_linear_bandit_decides_as_with_ideal_aggregation(name: str, through: str) -> None:
     """Clients who watch a phase and report their averages for every played action."""
     entry = lookup(name)
     size = {"dimension": 2, "actions": 6, "horizon": 600, "epsilon": 10.0, "delta": 0.1}
@@ -183,7 +183,7 @@ def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, thro
 
 
 @pytest.mark.parametrize(("name", "through"), [("secagg-pe", "two-servers"), ("sdp-pe", "mixing")])
-def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality(
+def test_a_linear_bandit_of_single_plays_decides_as_with_ideal_aggregation(
     name: str, through: str
 ) -> None:
     """Every play is another participant's, and every action's sum is released by itself."""
@@ -213,7 +213,7 @@ def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality
 
 @pytest.mark.parametrize("through", ["masking", "two-servers"])
 @pytest.mark.parametrize("noise", ["discrete-gaussian", "skellam"])
-def test_silos_decide_as_with_the_ideal_functionality(noise: str, through: str) -> None:
+def test_silos_decide_as_with_ideal_aggregation(noise: str, through: str) -> None:
     """Five silos whose encoders draw exactly; every step's sums are released modulo 2^64."""
     entry = lookup("secagg-fedlinucb")
     size = {"silos": 5, "dimension": 2, "actions": 4, "horizon": 33, "noise": noise}
@@ -247,7 +247,7 @@ def test_silos_decide_as_with_the_ideal_functionality(noise: str, through: str) 
     assert sorted(real.mechanism.released) == list(range(6))
 
 
-def test_dropout_within_what_was_guaranteed_is_survived_and_private() -> None:
+def test_dropout_within_the_stated_fraction_is_tolerated_and_private() -> None:
     """A fifth of 100 devices drop out at various stages: the sum of the others opens, and the noise
     in it still gives epsilon = 1.
     """
@@ -263,7 +263,7 @@ def test_dropout_within_what_was_guaranteed_is_survived_and_private() -> None:
     assert privacy_loss(protocol.share.power(80), PRECISION).pure <= 1.0
 
 
-def test_shares_made_for_everyone_fail_at_a_fifth_of_dropout_and_ours_hold() -> None:
+def test_shares_for_everyone_fail_at_a_fifth_of_dropout_and_ours_suffice() -> None:
     """Exactly, from the distribution of the shares that arrive: CORRECTIONS 13."""
     users, arrived = 100, 80
     distribution = DiscreteLaplace(PRECISION)
@@ -279,7 +279,7 @@ def test_shares_made_for_everyone_fail_at_a_fifth_of_dropout_and_ours_hold() -> 
         )
 
 
-def test_one_report_fewer_than_guaranteed_releases_nothing() -> None:
+def test_one_report_below_the_minimum_releases_nothing() -> None:
     protocol = secure_sum(50, dropout=0.2)
     messages = [protocol.randomize(1.0) for _ in range(50)]
     with pytest.raises(Rejected, match=r"(at least|batch size is) 40"):
