@@ -83,13 +83,13 @@ def test_a_report_has_a_cell_for_every_combination_of_values() -> None:
     assert both.features(("old", "new")).segments == 6
 
 
-def test_terms_with_a_context_state_what_is_secret_and_what_is_not() -> None:
+def test_terms_with_contexts_state_what_is_protected() -> None:
     """The context and the answers are, that somebody takes part is not."""
     added = TERMS.assumptions - replace(TERMS, context=None).assumptions
     assert added == {Protects(Secret.CONTEXT_AND_REWARDS), PublicMembership()}
 
 
-def test_tables_have_categories_only_and_as_many_cells_as_allowed() -> None:
+def test_tables_have_categories_and_a_bounded_number_of_cells() -> None:
     values = tuple(f"v{number}" for number in range(MOST_CELLS // 4))
     fields = (CONTEXT.fields[0], ContextField("place", values))
     assert replace(TERMS, context=ContextTerms(fields)).numbers(chosen=True) == 2 * MOST_CELLS
@@ -104,7 +104,7 @@ def test_tables_have_categories_only_and_as_many_cells_as_allowed() -> None:
             replace(TERMS, context=context)
 
 
-def test_a_device_chooses_by_a_context_only() -> None:
+def test_a_device_chooses_only_under_terms_with_contexts() -> None:
     about = Binding(TERMS.digest, BY_POLICY, policy=POLICY.encode())
     assert choose(TERMS, about, {"device": "desktop"}).option == "new"
     for terms, context in ((TERMS, None), (replace(TERMS, context=None), {"device": "desktop"})):
@@ -112,14 +112,14 @@ def test_a_device_chooses_by_a_context_only() -> None:
             choose(terms, about, context)
 
 
-def test_a_round_with_the_noise_of_the_terms_costs_least() -> None:
+def test_a_round_with_exactly_the_noise_of_the_terms_costs_least() -> None:
     """Of what a ledger still allows, a device needs that much before it asks for a place."""
     wider = replace(TERMS, noise=Noise(Fraction(4), minimum=Fraction(2)))
     for terms, cost in ((TERMS, 1), (wider, Fraction(1, 2)), (replace(TERMS, context=None), 0.5)):
         assert reporter(terms).least_cost(terms) == cost
 
 
-def test_successors_where_devices_choose_have_the_same_options() -> None:
+def test_successors_of_contextual_terms_keep_the_options() -> None:
     """A report has a cell for every option: participants agreed to so many."""
     same = replace(TERMS, predecessor=TERMS.digest, question="Which one?")
     check_successor(TERMS, same)
@@ -127,12 +127,12 @@ def test_successors_where_devices_choose_have_the_same_options() -> None:
         check_successor(TERMS, replace(same, options=("old", "newest")))
 
 
-def test_a_round_in_which_devices_choose_costs_epsilon() -> None:
+def test_a_policy_round_costs_epsilon() -> None:
     assert PINNED.check(OFFER) == 1
     assert PINNED.check(replace(OFFER, scale=Fraction(4))) == Fraction(1, 2)
 
 
-def test_a_round_of_the_slice_needs_half_of_the_noise() -> None:
+def test_an_evaluation_round_needs_half_the_noise() -> None:
     scalar = replace(OFFER, option=1, metrics=1, policy=b"", scale=Fraction(1))
     assert PINNED.check(scalar) == 1
     with pytest.raises(Rejected, match="noise scale of the round is 1/2: must be at least 1,"):
@@ -145,7 +145,7 @@ def test_a_round_of_the_slice_needs_half_of_the_noise() -> None:
 
 
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(199, 100)])
-def test_less_noise_than_two_cells_need_is_rejected(scale: Fraction) -> None:
+def test_noise_below_the_sensitivity_of_two_cells_is_rejected(scale: Fraction) -> None:
     with pytest.raises(Rejected, match="must be at least 2, the minimum of the terms"):
         PINNED.check(replace(OFFER, scale=scale))
 
@@ -159,7 +159,7 @@ def test_a_policy_of_another_shape_is_rejected(policy: bytes) -> None:
         PINNED.check(replace(OFFER, policy=policy))
 
 
-def test_terms_without_contexts_admit_no_policy() -> None:
+def test_terms_without_contexts_reject_policies() -> None:
     plain = replace(TERMS, context=None)
     pinned = Pinned(plain, tuple(cosign(plain, key) for key in KEYS), plain.keys)
     with pytest.raises(Rejected, match="terms, which have no context"):
@@ -186,7 +186,7 @@ def test_terms_without_contexts_admit_no_policy() -> None:
         ({"context": ContextTerms(CONTEXT.fields * 2)}, "context.fields is"),
     ],
 )
-def test_contradictions_are_rejected(changed: dict[str, Any], said: str) -> None:
+def test_contradictory_context_terms_are_rejected(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(TacitError) as problem:
         replace(TERMS, **changed)
     assert said in str(problem.value)
@@ -218,7 +218,7 @@ def with_moments() -> Terms:
     )
 
 
-def test_moments_of_more_contexts_than_devices_try_are_rejected() -> None:
+def test_moments_of_more_contexts_than_devices_enumerate_are_rejected() -> None:
     terms = with_moments()
     values = tuple(f"v{number}" for number in range(MOST_CONTEXTS + 1))
     side = math.isqrt(MOST_CONTEXTS)
@@ -240,12 +240,12 @@ def test_moments_of_more_contexts_than_devices_try_are_rejected() -> None:
             replace(terms, context=replace(context, **changes))
 
 
-def test_moments_have_no_proofs() -> None:
+def test_moments_support_no_proofs() -> None:
     with pytest.raises(TacitError, match="proofs is 1: must be 0 with moments"):
         replace(with_moments(), proofs=1)
 
 
-def test_the_slice_beside_moments_has_noise_for_all_levels_of_all_metrics() -> None:
+def test_the_evaluation_slice_beside_moments_has_noise_for_all_metrics() -> None:
     terms = with_moments()
     held = Pinned(terms, tuple(cosign(terms, key) for key in KEYS), terms.keys)
     assigned = replace(OFFER, terms=terms.digest, option=1, policy=b"", levels=3, metrics=2)
@@ -261,7 +261,7 @@ def test_the_slice_beside_moments_has_noise_for_all_levels_of_all_metrics() -> N
         (Fraction(3, 10), 160_000_000, "(0.0169, 3/10)-DP"),  # slices need no ε at all
     ],
 )
-def test_outsiders_are_told_the_larger_epsilon_of_both_kinds_of_rounds(
+def test_outsiders_get_the_larger_epsilon_of_both_kinds_of_rounds(
     delta: Fraction, sigma: int, said: str
 ) -> None:
     """Found: a search for the least ε of slices did not end well where it is 0."""
@@ -271,7 +271,7 @@ def test_outsiders_are_told_the_larger_epsilon_of_both_kinds_of_rounds(
     assert said in outsiders(terms)[0]
 
 
-def test_outsiders_of_the_slice_are_told_the_composition_of_its_metrics() -> None:
+def test_outsiders_of_evaluation_rounds_get_the_composition_of_metrics() -> None:
     each = least_epsilon(lambda at: pair_delta(Fraction(12), 3, at), Fraction(1, 2 * 10**6))
     (said,) = outsiders(with_moments())
     assert f"({2 * each:g}, 1/1000000)-DP" in said

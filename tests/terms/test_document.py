@@ -87,7 +87,7 @@ def under(trust: TrustModel, by: str, **changes: Any) -> Terms:
     st.integers(0, LONGEST_GRACE),
     st.booleans(),
 )
-def test_terms_of_every_trust_model_are_read_back_as_they_were_written(
+def test_terms_of_every_trust_model_round_trip(
     model: tuple[TrustModel, str], data: Any, batch: int, grace: int, invited: bool
 ) -> None:
     trust, by = model
@@ -187,7 +187,7 @@ def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["anything-at-all", "laplace", "Gauss!", "", 1, None, ["x"]])
-def test_only_a_distribution_that_is_verified_against_epsilon_is_accepted(name: Any) -> None:
+def test_only_distributions_verified_against_epsilon_are_accepted(name: Any) -> None:
     weak = {"guarantee": StatedGuarantee(Fraction(1, 1000), Fraction(1, 10**9), 100)}
     with pytest.raises(TacitError, match=r"noise.distribution is .*: must be one of discrete-l"):
         masked(noise=Noise(Fraction(1, 10**6), "devices", name), **weak)
@@ -195,7 +195,7 @@ def test_only_a_distribution_that_is_verified_against_epsilon_is_accepted(name: 
         Terms.decode(mutated(masked(), ("noise", "distribution"), name or "none").encode())
 
 
-def test_terms_of_rehearsals_are_read_and_rejected_by_live_parties() -> None:
+def test_terms_of_rehearsals_are_valid_but_rejected_by_live_parties() -> None:
     made = masked(noise=Noise(Fraction(1), "devices", REHEARSED))
     assert Terms.decode(made.encode()) == made
     with pytest.raises(Rejected, match=r"noise\.distribution is 'rehearsed': .* Publish terms"):
@@ -274,7 +274,7 @@ def test_masking_terms_state_at_least_the_delta_of_their_rounds(participations: 
     under(TrustModel.SECURE_AGGREGATION, "devices", guarantee=pure, noise=rehearsed)
 
 
-def test_what_a_round_reveals_by_chance_adds_its_probability_to_delta() -> None:
+def test_failure_probabilities_of_a_round_add_to_delta() -> None:
     """With probability γ, whatever the answers are, everything is revealed: δ is γ, at every ε of
     the noise, and γ adds up over participations.
     """
@@ -290,14 +290,14 @@ def test_what_a_round_reveals_by_chance_adds_its_probability_to_delta() -> None:
     assert 1.99 * gamma < both <= 2 * gamma
 
 
-def test_no_delta_suffices_for_shuffler_terms_of_a_very_large_epsilon() -> None:
+def test_shuffler_terms_of_a_very_large_epsilon_are_always_rejected() -> None:
     for epsilon in (Fraction(42), Fraction(61), Fraction(10**39)):
         guarantee = StatedGuarantee(epsilon, 1 - Fraction(1, 10**30))
         with pytest.raises(TacitError, match="must be at least 1 with trust shuffler"):
             under(TrustModel.SHUFFLER, "devices", guarantee=guarantee)
 
 
-def test_rehearsed_shuffler_terms_state_any_delta_and_are_rejected_by_live_parties() -> None:
+def test_rehearsed_shuffler_terms_may_state_any_delta() -> None:
     pure = StatedGuarantee(Fraction(1, 2), participations=3)
     rehearsed = Noise(Fraction(48), "devices", REHEARSED)
     made = under(TrustModel.SHUFFLER, "devices", guarantee=pure, noise=rehearsed)
@@ -305,7 +305,7 @@ def test_rehearsed_shuffler_terms_state_any_delta_and_are_rejected_by_live_parti
         check_live(made)
 
 
-def test_shares_that_are_mixed_are_by_invitation_of_somebody_else() -> None:
+def test_split_shares_need_invitations_by_an_independent_issuer() -> None:
     """One spoilt share aborts a round; a party that invites could surround a participant."""
     guarantee = StatedGuarantee(Fraction(1, 2), Fraction(1, 10**6), participations=3)
     mixed = partial(under, TrustModel.SHUFFLER, "devices", guarantee=guarantee)
@@ -317,7 +317,7 @@ def test_shares_that_are_mixed_are_by_invitation_of_somebody_else() -> None:
     check_live(mixed(admission="invitation", issuer=public_key(KEYS[3])))
 
 
-def test_a_coordinator_of_masked_rounds_invites_nobody() -> None:
+def test_a_coordinator_of_masked_rounds_cannot_issue_invitations() -> None:
     (coordinator,) = masked().keys
     with pytest.raises(Rejected, match=r"issuer is .*: must be a key of no party"):
         check_live(masked(admission="invitation", issuer=coordinator))
@@ -387,7 +387,7 @@ def test_other_assumptions_are_rejected_by_their_identifiers(change: Any, words:
         Terms.decode(text.encode())
 
 
-def test_no_sentence_is_part_of_the_document() -> None:
+def test_the_document_contains_no_sentence() -> None:
     for one in terms().assumptions | masked().assumptions:
         for made in (terms(), masked()):
             assert one.text() not in made.encode().decode()
@@ -396,7 +396,7 @@ def test_no_sentence_is_part_of_the_document() -> None:
 # Successors
 
 
-def test_what_may_change_between_terms_and_their_successors() -> None:
+def test_the_fields_that_successors_may_change_are_listed() -> None:
     old = terms()
     invited = {"admission": "invitation", "issuer": public_key(KEYS[3])}
     for changes in (
@@ -416,13 +416,13 @@ def test_what_may_change_between_terms_and_their_successors() -> None:
     check_successor(before, terms(predecessor=before.digest))
 
 
-def test_where_devices_draw_the_noise_no_round_offers_more_slots() -> None:
+def test_where_devices_draw_the_noise_no_additional_slots_are_offered() -> None:
     for trust in (TrustModel.SECURE_AGGREGATION, TrustModel.LOCAL):
         with pytest.raises(TacitError, match="no_show is 1/4: must be 0 where devices"):
             under(trust, "devices", no_show=Fraction(1, 4))
 
 
-def test_where_devices_draw_the_noise_who_is_let_in_may_not_change() -> None:
+def test_where_devices_draw_the_noise_admission_may_not_change() -> None:
     invited = {"admission": "invitation", "issuer": public_key(KEYS[3])}
     old = masked(**invited)
     check_successor(old, replace(old, predecessor=old.digest))

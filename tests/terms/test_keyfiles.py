@@ -34,14 +34,14 @@ def locks(folder: Path) -> list[Lock]:
     return [PHRASE, KeyFile(folder / "lock")]
 
 
-def test_keys_come_back_as_they_were_saved(tmp_path: Path) -> None:
+def test_key_files_round_trip(tmp_path: Path) -> None:
     key = Ed25519PrivateKey.generate()
     for lock in locks(tmp_path):
         save_signing_key(tmp_path / "key", key, lock)
         assert public_key(load_signing_key(tmp_path / "key", lock)) == public_key(key)
 
 
-def test_a_signing_key_comes_back_and_a_rotated_one_leaves_the_old_beside(tmp_path: Path) -> None:
+def test_a_signing_key_round_trips_and_rotation_keeps_the_old_one(tmp_path: Path) -> None:
     path, key = tmp_path / "signing", Ed25519PrivateKey.generate()
     save_signing_key(path, key, PHRASE)
     fresh = rotate_signing_key(path, PHRASE)
@@ -50,7 +50,7 @@ def test_a_signing_key_comes_back_and_a_rotated_one_leaves_the_old_beside(tmp_pa
     assert public_key(load_signing_key(aside, PHRASE)) == public_key(key)
 
 
-def test_a_key_finds_those_that_it_replaced_whatever_its_file_is_called(tmp_path: Path) -> None:
+def test_a_key_finds_its_predecessors_under_any_file_name(tmp_path: Path) -> None:
     """And no other's: names may hold what would match several."""
     for name in ("key", "k*y", "key[1]", "?ey"):
         old = Ed25519PrivateKey.generate()
@@ -60,7 +60,7 @@ def test_a_key_finds_those_that_it_replaced_whatever_its_file_is_called(tmp_path
         assert [public_key(key) for key in kept] == [public_key(fresh), public_key(old)]
 
 
-def test_wrong_locks_and_altered_files_do_not_open(tmp_path: Path) -> None:
+def test_wrong_locks_and_altered_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     save_signing_key(path, Ed25519PrivateKey.generate(), PHRASE)
     good = path.read_bytes()
@@ -82,7 +82,7 @@ def test_wrong_locks_and_altered_files_do_not_open(tmp_path: Path) -> None:
     assert load_signing_key(path, PHRASE)
 
 
-def test_a_key_file_shows_nothing_and_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_key_file_is_encrypted_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     key = Ed25519PrivateKey.generate()
     save_signing_key(tmp_path / "keys", key, PHRASE)
     data = (tmp_path / "keys").read_bytes()
@@ -93,7 +93,7 @@ def test_a_key_file_shows_nothing_and_is_its_owners_alone(tmp_path: Path) -> Non
     assert (tmp_path / "again").read_bytes() != data
 
 
-def test_what_cannot_be_is_said_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_unusable_paths_are_reported_and_leave_no_files(tmp_path: Path) -> None:
     key = Ed25519PrivateKey.generate()
     (tmp_path / "short").write_bytes(bytes(31))
     bad: list[tuple[Lock, str]] = [
@@ -111,7 +111,7 @@ def test_what_cannot_be_is_said_and_nothing_is_left_behind(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["short"]
 
 
-def test_locks_of_the_least_length_are_taken_and_a_byte_less_is_not(tmp_path: Path) -> None:
+def test_locks_of_the_minimum_length_are_accepted_and_shorter_ones_rejected(tmp_path: Path) -> None:
     assert Passphrase("eight by").material() == b"eight by"
     (tmp_path / "key").write_bytes(bytes(32))
     assert KeyFile(tmp_path / "key").material() == bytes(32)

@@ -62,7 +62,7 @@ SIGMA = Fraction(4230780, 10**6)  # a little more than calibrate("discrete-gauss
         (lambda e: binomial_delta(7, Fraction(1, 900), 1, e), Binomial(7, Fraction(1, 900)), 1),
     ],
 )
-def test_a_device_finds_the_delta_that_servers_find(
+def test_a_device_computes_the_delta_of_the_servers(
     found: Any, distribution: NoiseDistribution, shift: int, epsilon: Fraction
 ) -> None:
     exact = privacy_loss(distribution, shift).delta(float(epsilon))
@@ -82,7 +82,7 @@ def test_shares_of_discrete_gaussians_are_charged_their_distance_from_one_draw()
 
 
 @pytest.mark.parametrize(("share", "shares"), [(0.51, 2), (0.9, 3), (1.0, 10_001), (1.0, 30_000)])
-def test_the_distance_of_shares_from_one_draw_is_summed_to_the_end(
+def test_the_distance_of_shares_from_one_draw_is_summed_completely(
     share: float, shares: int
 ) -> None:
     """10 Σ_k e^{-2π²σ²k/(k+1)}: never below the sum over every k, and exact up to 10,001 shares."""
@@ -94,14 +94,14 @@ def test_the_distance_of_shares_from_one_draw_is_summed_to_the_end(
     assert _divergence(share, 1) == 0
 
 
-def test_shares_narrower_than_half_a_step_are_worth_nothing() -> None:
+def test_shares_narrower_than_half_a_step_give_no_guarantee() -> None:
     """The bound is proven from σ = ½ on; its formula is finite below, too."""
     assert _divergence(0.499, 2) == math.inf
     assert math.isfinite(_divergence(0.5, 2))
     assert gaussian_delta(Fraction(7, 10), 1, Fraction(4), 2) == 1.0  # shares of σ = 0.495
 
 
-def test_sums_that_a_device_does_not_compute_are_worth_nothing() -> None:
+def test_sums_beyond_a_devices_limits_give_no_guarantee() -> None:
     """A coordinator could else state millions of levels under hardly any noise."""
     assert skellam_delta(Fraction(9), MOST_TERMS, Fraction(1)) == 1.0
     assert gaussian_delta(Fraction(3), MOST_TERMS, Fraction(1)) == 1.0
@@ -139,7 +139,7 @@ def test_two_laplace_draws_have_the_delta_of_their_sum(scale: int, shift: int) -
 
 
 @pytest.mark.parametrize("rate", [0.3, 7.0, 500.0, 20_000.0])
-def test_the_least_epsilon_suffices_and_nothing_less_of_three_digits(rate: float) -> None:
+def test_the_minimal_epsilon_suffices_and_nothing_less_of_three_digits(rate: float) -> None:
     delta = Fraction(1, 10**6)
     found = least_epsilon(lambda at: math.exp(-rate * float(at)), delta)
     digit = 10.0 ** (math.floor(math.log10(found)) - 2)
@@ -194,7 +194,7 @@ def test_many_rare_bits_are_summed_as_precisely_as_few() -> None:
     )
 
 
-def test_noise_with_a_delta_is_for_participations_in_different_rounds() -> None:
+def test_noise_with_a_delta_needs_distinct_rounds_of_participations() -> None:
     """Found: two reports in one round move its sum twice under one draw of the noise, of which
     equal parts of δ do not account; terms did not say so.
     """
@@ -217,7 +217,7 @@ def test_noise_with_a_delta_is_for_participations_in_different_rounds() -> None:
     assert skellam_delta(least / Fraction(99, 100), 2, Fraction(1)) > DELTA
 
 
-def test_masked_noise_leaves_room_for_what_masks_reveal() -> None:
+def test_masked_noise_leaves_delta_for_the_masking() -> None:
     made = under("skellam", VARIANCE)
     assert made.aggregation_delta == Fraction(1, 2**40)
     assert made.per_metric_target == (Fraction(1), DELTA - Fraction(1, 2**40))
@@ -250,7 +250,9 @@ def round_of(of: Terms, **changes: Any) -> Offer:
     ("distribution", "parameter"),
     [("skellam", VARIANCE), ("discrete-gaussian", 12 * SIGMA), ("discrete-laplace", Fraction(1))],
 )
-def test_rounds_need_the_shares_of_their_terms(distribution: str, parameter: Fraction) -> None:
+def test_rounds_need_the_noise_shares_of_their_terms(
+    distribution: str, parameter: Fraction
+) -> None:
     shown = pinned(under(distribution, parameter))
     assert shown.check(round_of(shown.terms)) == 1
     shown.check(round_of(shown.terms, total=2 * parameter))
@@ -295,7 +297,7 @@ def shuffled(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
     return terms(**about | changes)
 
 
-def test_noise_bits_are_verified_round_by_round() -> None:
+def test_noise_bits_are_verified_per_round() -> None:
     shown = pinned(shuffled("binomial", Fraction(5)))
     bits, honest = 2, 70
     least = next(
@@ -326,7 +328,7 @@ def test_noise_bits_are_verified_round_by_round() -> None:
             shown.check(round_of(shown.terms, **about | weaker))
 
 
-def test_noise_bits_suffice_to_the_last_honest_report() -> None:
+def test_noise_bits_suffice_at_the_minimum_of_honest_reports() -> None:
     """62 fair bits are the fewest for (1, 1e-5); a larger minimum of the terms needs more."""
     once = StatedGuarantee(Fraction(1), Fraction(1, 10**5))
     plain = pinned(shuffled("binomial", Fraction(5), guarantee=once))
@@ -374,7 +376,7 @@ def test_rounds_need_noise_for_all_levels_of_an_answer() -> None:
     assert wide.check(round_of(wide.terms, levels=2, total=3 * SIGMA)) == 1
 
 
-def test_certified_shares_have_the_least_noise_of_their_terms_too() -> None:
+def test_certified_shares_have_the_minimum_noise_of_their_terms() -> None:
     """Terms may state more noise than the certificate for the round's users has."""
     proven = lookup(64, Fraction(1)).certificate.parameters
     total = 1 / proven.noise_epsilon
@@ -389,7 +391,7 @@ def test_certified_shares_have_the_least_noise_of_their_terms_too() -> None:
         strict.check(round_of(strict.terms, suite=strict.terms.suite, **about))
 
 
-def test_numbers_are_split_into_enough_shares() -> None:
+def test_numbers_are_split_into_sufficiently_many_shares() -> None:
     shown = pinned(shuffled("discrete-laplace", Fraction(1)))
     modulus, honest = 1009, 70
     enough = split_shares(honest, modulus)
@@ -423,7 +425,7 @@ def local(distribution: str, parameter: Fraction, **changes: Any) -> Terms:
 
 
 @pytest.mark.parametrize("distribution", ["discrete-laplace", "randomized-response"])
-def test_local_noise_is_whole_on_every_device(distribution: str) -> None:
+def test_local_noise_is_complete_on_every_device(distribution: str) -> None:
     shown = pinned(local(distribution, Fraction(6)))
     about = {
         "kind": "local",
@@ -446,6 +448,6 @@ def test_local_noise_is_whole_on_every_device(distribution: str) -> None:
         local(distribution, Fraction(6), guarantee=StatedGuarantee(Fraction(1, 2), DELTA, 3))
 
 
-def test_randomized_response_is_for_bits() -> None:
+def test_randomized_response_is_for_binary_answers_only() -> None:
     with pytest.raises(TacitError, match="levels is 2: must be 1"):
         local("randomized-response", Fraction(12), answer=Answer("2 levels", levels=2))

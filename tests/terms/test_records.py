@@ -19,7 +19,7 @@ def records(request: pytest.FixtureRequest, tmp_path: Path) -> Records:
     return MemoryRecords() if request.param == "memory" else RecordDirectory(tmp_path / "keys")
 
 
-def test_a_record_is_replaced_only_if_it_is_what_was_said(records: Records) -> None:
+def test_a_record_is_replaced_by_compare_and_swap(records: Records) -> None:
     assert records.read(b"a") is None
     assert records.replace(b"a", b"x", b"y") is None
     assert records.replace(b"a", None, b"one") == b"one"
@@ -29,7 +29,7 @@ def test_a_record_is_replaced_only_if_it_is_what_was_said(records: Records) -> N
     assert records.read(b"b") is None
 
 
-def test_of_many_who_replace_at_once_one_wins_and_all_see_it(records: Records) -> None:
+def test_one_of_many_concurrent_replacements_wins(records: Records) -> None:
     seen: list[bytes | None] = []
     threads = [
         threading.Thread(target=lambda n=n: seen.append(records.replace(b"r", None, bytes([n]))))
@@ -43,7 +43,7 @@ def test_of_many_who_replace_at_once_one_wins_and_all_see_it(records: Records) -
     assert set(seen) == {records.read(b"r")}
 
 
-def test_key_files_are_for_their_owner_and_leave_nothing_beside(tmp_path: Path) -> None:
+def test_key_files_are_readable_by_their_owner_and_leave_no_temporary_files(tmp_path: Path) -> None:
     directory = RecordDirectory(tmp_path / "keys")
     directory.replace(b"a", None, b"secret")
     (directory.directory / "61.new").write_bytes(b"what a crash left")
@@ -54,7 +54,7 @@ def test_key_files_are_for_their_owner_and_leave_nothing_beside(tmp_path: Path) 
     assert RecordDirectory(tmp_path / "keys").read(b"a") == b"answer"
 
 
-def test_a_directory_that_is_away_is_not_one_without_records(tmp_path: Path) -> None:
+def test_a_missing_directory_is_unavailable_not_empty(tmp_path: Path) -> None:
     directory = RecordDirectory(tmp_path / "keys")
     directory.replace(b"a", None, b"kept")
     away = directory.directory.rename(tmp_path / "away")
@@ -65,7 +65,7 @@ def test_a_directory_that_is_away_is_not_one_without_records(tmp_path: Path) -> 
     assert (directory.read(b"a"), directory.read(b"b")) == (b"kept", None)
 
 
-def test_an_empty_directory_in_the_place_of_a_volume_is_not_one_without_records(
+def test_an_unmounted_volume_is_unavailable_not_empty(
     tmp_path: Path,
 ) -> None:
     directory = RecordDirectory(tmp_path / "keys")
@@ -102,7 +102,7 @@ while True:
 """
 
 
-def test_a_process_that_is_killed_leaves_a_whole_record_and_takes_nothing_back(
+def test_a_killed_process_leaves_whole_records_and_reverts_none(
     tmp_path: Path,
 ) -> None:
     """Killed without warning, again and again: what was reported is there, and nothing is torn."""
@@ -121,7 +121,7 @@ def test_a_process_that_is_killed_leaves_a_whole_record_and_takes_nothing_back(
         records.replace(b"r", held, held)
 
 
-def test_what_a_killed_process_had_renamed_is_on_disk_before_it_is_read(
+def test_a_record_renamed_by_a_killed_process_is_synced_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have been killed before it synced the directory: what is read then and handed on would
@@ -135,7 +135,7 @@ def test_what_a_killed_process_had_renamed_is_on_disk_before_it_is_read(
     assert started.read(b"r") == held
 
 
-def test_files_that_cannot_be_used_are_an_error_in_words(tmp_path: Path) -> None:
+def test_unusable_files_give_an_error_message(tmp_path: Path) -> None:
     records = RecordDirectory(tmp_path / "keys")
     (tmp_path / "keys" / "61.record").mkdir()
     with pytest.raises(TacitError, match="are unavailable"):
@@ -144,7 +144,7 @@ def test_files_that_cannot_be_used_are_an_error_in_words(tmp_path: Path) -> None
         records.replace(b"a", None, b"x")
 
 
-def test_a_directory_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_gives_an_error_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TacitError, match="outside of backups"):
         RecordDirectory(tmp_path / "file" / "keys")

@@ -67,9 +67,7 @@ TEXTS = st.text(
 
 
 @given(TEXTS, st.lists(TEXTS, min_size=1, max_size=4, unique=True), st.integers(1, 2**32 - 1))
-def test_terms_are_read_back_as_they_were_written(
-    question: str, options: list[str], window: int
-) -> None:
+def test_terms_round_trip(question: str, options: list[str], window: int) -> None:
     made = terms(
         question=question,
         options=tuple(options),
@@ -92,7 +90,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_a_document_has_one_spelling_whatever_the_order_of_its_keys(document: Any) -> None:
+def test_a_document_has_one_encoding_in_any_key_order(document: Any) -> None:
     data = canonical(document)
     assert parsed(data) == document
     assert canonical(json.loads(data)) == data
@@ -103,7 +101,7 @@ SPELT = terms().encode()
 
 @given(st.integers(0, len(SPELT) - 1), st.integers(1, 255))
 @settings(max_examples=300)
-def test_one_changed_byte_is_rejected_or_makes_other_terms(at: int, change: int) -> None:
+def test_one_changed_byte_is_rejected_or_gives_other_terms(at: int, change: int) -> None:
     mutated = bytearray(SPELT)
     mutated[at] ^= change
     try:
@@ -146,14 +144,14 @@ def test_one_changed_byte_is_rejected_or_makes_other_terms(at: int, change: int)
         b"x" * 100_000,
     ],
 )
-def test_another_spelling_is_rejected_and_nothing_else_raised(data: bytes) -> None:
+def test_other_encodings_are_rejected_with_one_kind_of_error(data: bytes) -> None:
     assert data != SPELT
     with pytest.raises(Rejected):
         Terms.decode(data)
 
 
 @pytest.mark.parametrize("value", [1.5, None, True, {"A": 1}, {1: 1}, 2**53, {"a": [None]}])
-def test_only_integers_and_strings_are_spelt(value: Any) -> None:
+def test_only_integers_and_strings_are_encoded(value: Any) -> None:
     with pytest.raises(TacitError):
         canonical(value)
 
@@ -189,7 +187,7 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
         ({"answer": Answer("x", low=Fraction(1))}, "must be below 1"),
     ],
 )
-def test_terms_that_contradict_themselves_are_rejected(changes: Any, words: str) -> None:
+def test_contradictory_terms_are_rejected(changes: Any, words: str) -> None:
     with pytest.raises(TacitError, match=words):
         terms(**changes)
 
@@ -210,12 +208,12 @@ def test_terms_that_contradict_themselves_are_rejected(changes: Any, words: str)
         ({"missing_fraction": Fraction(-1, 5)}, "must be at least 0"),
     ],
 )
-def test_terms_of_shared_noise_that_cannot_hold_are_rejected(changes: Any, words: str) -> None:
+def test_terms_with_insufficient_shared_noise_are_rejected(changes: Any, words: str) -> None:
     with pytest.raises(TacitError, match=words):
         masked(**changes)
 
 
-def test_terms_in_words_state_the_least_noise_of_a_round() -> None:
+def test_the_text_of_terms_states_the_minimum_noise_of_a_round() -> None:
     """Found: the scale was printed, though rounds may announce less."""
     least = Noise(Fraction(60), minimum=Fraction(97, 2))
     assert "noise of scale 97/2 or more, added by servers" in "\n".join(
@@ -225,7 +223,7 @@ def test_terms_in_words_state_the_least_noise_of_a_round() -> None:
     assert "rehearsed noise of variance 40 or more" in "\n".join(in_words(masked(noise=rehearsed)))
 
 
-def test_terms_in_words_say_everything_and_round_the_guarantee_up() -> None:
+def test_the_text_of_terms_is_complete_and_rounds_the_guarantee_up() -> None:
     text = "\n".join(in_words(terms()))
     for said in (
         terms().question,
@@ -284,7 +282,7 @@ def test_terms_in_words_say_everything_and_round_the_guarantee_up() -> None:
 
 
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000))
-def test_the_factor_in_words_is_never_below_the_true_one(epsilon: Fraction) -> None:
+def test_the_printed_factor_is_never_below_the_true_one(epsilon: Fraction) -> None:
     printed = float(factor(epsilon).replace(",", ""))
     assert math.exp(epsilon) <= printed < 1.0002 * math.exp(epsilon) + 0.011
 
@@ -314,7 +312,7 @@ def test_terms_are_pinned_only_with_both_signatures_under_the_pinned_keys() -> N
         Pinned(shown, good[:1], shown.keys)
 
 
-def test_a_coordinator_that_names_its_own_key_as_the_helpers_is_rejected() -> None:
+def test_a_coordinator_that_replaces_the_helpers_key_is_rejected() -> None:
     """The terms are signed by those they name, who are not those that the device has pinned."""
     forged = terms(parties=parties(KEYS[0], KEYS[2]))
     signatures = (cosign(forged, KEYS[0]), cosign(forged, KEYS[2]))
@@ -322,7 +320,7 @@ def test_a_coordinator_that_names_its_own_key_as_the_helpers_is_rejected() -> No
         Pinned(forged, signatures, terms().keys)
 
 
-def test_a_signature_of_one_kind_is_none_of_another() -> None:
+def test_a_signature_of_one_kind_is_invalid_for_another() -> None:
     message = b"anything"
     for kind in Signed:
         signature = sign(kind, message, KEYS[0])
@@ -337,13 +335,13 @@ def test_a_signature_of_one_kind_is_none_of_another() -> None:
 # Rounds
 
 
-def test_a_round_that_keeps_to_the_terms_costs_levels_times_metrics_over_scale() -> None:
+def test_a_valid_round_costs_levels_times_metrics_over_scale() -> None:
     assert pinned().check(offer()) == Fraction(8, 48)
     assert pinned().check(offer(scale=Fraction(100))) == Fraction(8, 100)
     assert pinned().check(offer(grace=86_400)) == Fraction(8, 48)
 
 
-def test_a_round_of_noise_that_devices_draw_costs_its_part_of_epsilon() -> None:
+def test_a_round_with_noise_of_devices_costs_its_part_of_epsilon() -> None:
     held = pinned(masked())
     assert held.check(shared()) == held.terms.cost == Fraction(1, 6)
     for divisor in (1, 69, 70):
@@ -370,14 +368,14 @@ def test_a_round_of_noise_that_devices_draw_costs_its_part_of_epsilon() -> None:
         ({"suite": HPKE_SUITES[0]}, "suite of the round is hpke-x25519-aes128gcm"),
     ],
 )
-def test_noise_that_devices_draw_is_checked_against_missing_and_dishonest(
+def test_noise_of_devices_is_checked_against_missing_and_dishonest_ones(
     changes: Any, words: str
 ) -> None:
     with pytest.raises(Rejected, match=words):
         pinned(masked()).check(shared(**changes))
 
 
-def test_in_the_local_model_every_device_draws_all_of_the_noise() -> None:
+def test_in_the_local_model_every_device_draws_all_noise() -> None:
     """The adversary sees each message alone, so that no other device's share helps."""
     local = pinned(
         masked(
@@ -395,7 +393,7 @@ def test_in_the_local_model_every_device_draws_all_of_the_noise() -> None:
             local.check(replace(asked, divisor=divisor))
 
 
-def test_reports_that_no_slot_can_send_count_for_no_share() -> None:
+def test_reports_without_a_slot_count_for_no_noise_share() -> None:
     held = pinned(masked())
     asked = shared(slots=10, minimum=1000, divisor=900)
     with pytest.raises(Rejected, match="minimum of the round is 1000: must be from 1 to 10"):
@@ -405,7 +403,7 @@ def test_reports_that_no_slot_can_send_count_for_no_share() -> None:
     held._check_shares(replace(asked, divisor=7))
 
 
-def test_more_reports_than_needed_allow_more_shares_and_small_rounds_count_dishonest() -> None:
+def test_more_reports_allow_more_shares_and_small_rounds_count_dishonest_ones() -> None:
     held = pinned(masked())
     assert held.check(shared(minimum=90, divisor=80))
     with pytest.raises(Rejected, match="must be from 1 to 80"):
@@ -447,7 +445,7 @@ def test_a_divisor_is_accepted_exactly_if_honest_reports_suffice(
         held.check(asked)
 
 
-def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> None:
+def test_the_first_and_last_option_and_second_are_accepted() -> None:
     held = pinned()
     first, after = held.terms.first_second, held.terms.last_second
     for option in range(len(held.terms.options)):
@@ -489,7 +487,7 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
         ({"scale": None}, "is devices: must be servers"),
     ],
 )
-def test_a_weaker_round_is_rejected_in_words(changes: Any, words: str) -> None:
+def test_a_weaker_round_is_rejected_with_a_message(changes: Any, words: str) -> None:
     with pytest.raises(Rejected, match=words):
         pinned().check(offer(**changes))
 
@@ -549,7 +547,7 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
         ({"predecessor": b""}, "predecessor is empty: must be"),
     ],
 )
-def test_weaker_successors_are_rejected_by_devices_and_parties(changes: Any, words: str) -> None:
+def test_devices_and_parties_reject_weaker_successors(changes: Any, words: str) -> None:
     old = pinned()
     new = terms(**{"predecessor": old.terms.digest} | changes)
     with pytest.raises(Rejected, match=words):
@@ -574,7 +572,7 @@ def test_weaker_successors_are_rejected_by_devices_and_parties(changes: Any, wor
         ),
     ],
 )
-def test_successors_keep_what_the_guarantee_would_not_need(changes: Any, words: str) -> None:
+def test_successors_keep_parameters_irrelevant_to_the_guarantee(changes: Any, words: str) -> None:
     """Noise of 48 would give the guarantee; participants were told 60."""
     old = terms(noise=Noise(Fraction(60)))
     kept = {"predecessor": old.digest, "noise": old.noise}
@@ -607,7 +605,7 @@ def test_successors_keep_what_the_guarantee_would_not_need(changes: Any, words: 
         ),
     ],
 )
-def test_successors_of_masked_sums_withstand_no_less(changes: Any, words: str) -> None:
+def test_successors_of_masked_terms_tolerate_no_less(changes: Any, words: str) -> None:
     old = masked()
     check_successor(old, masked(predecessor=old.digest))
     new = masked(predecessor=old.digest, **changes)
@@ -625,7 +623,7 @@ def test_successors_need_the_approval_of_both_predecessors() -> None:
             old.succeeded_by(new, signatures, given_)
 
 
-def test_a_party_approves_one_successor_of_a_digest_ever() -> None:
+def test_a_party_approves_one_successor_per_digest() -> None:
     old, records = terms(), MemoryRecords()
     one = terms(options=("x",), predecessor=old.digest)
     other = terms(options=("y",), predecessor=old.digest)
@@ -637,7 +635,7 @@ def test_a_party_approves_one_successor_of_a_digest_ever() -> None:
         approve_successor(old, one, KEYS[3], records)
 
 
-def test_a_rotated_key_is_named_by_successor_terms_that_the_old_one_approves(
+def test_a_rotated_key_is_introduced_by_approved_successor_terms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A helper with a new key: devices follow because both old keys signed the successor."""
@@ -660,7 +658,7 @@ def test_a_rotated_key_is_named_by_successor_terms_that_the_old_one_approves(
 
 
 @given(st.lists(st.fractions(min_value=Fraction(1, 50), max_value=1), max_size=30))
-def test_an_account_never_exceeds_its_limits(costs: list[Fraction]) -> None:
+def test_a_budget_never_exceeds_its_limits(costs: list[Fraction]) -> None:
     account, paid, taken = Account(Fraction(1, 2), 9), Fraction(0), 0
     for cost in costs:
         try:
@@ -672,7 +670,7 @@ def test_an_account_never_exceeds_its_limits(costs: list[Fraction]) -> None:
         assert paid <= Fraction(1, 2)
 
 
-def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None:
+def test_a_budget_can_be_spent_exactly_and_no_round_is_free() -> None:
     account = Account(Fraction(1), 9, Fraction(2, 3), 1)
     assert account.charged(Fraction(1, 3)).spent == 1
     with pytest.raises(Rejected, match="epsilon of the round is"):
@@ -682,7 +680,7 @@ def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None
             account.charged(cost)
 
 
-def test_participations_are_counted_whatever_they_cost() -> None:
+def test_participations_are_counted_at_any_cost() -> None:
     tiny = Fraction(1, 10**9)
     guarantee = terms().guarantee
     account = Account(guarantee.epsilon, guarantee.participations)  # three times
@@ -701,11 +699,11 @@ def test_terms_need_neither_numpy_nor_scipy() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_the_committed_vectors_are_what_terms_make() -> None:
+def test_the_committed_vectors_match_the_terms() -> None:
     assert json.loads(FILE.read_text(encoding="utf-8")) == vectors()
 
 
-def test_the_vectors_hold_by_the_standard_library_alone() -> None:
+def test_the_vectors_verify_with_the_standard_library_alone() -> None:
     """Digests and costs, computed a second time from the file."""
     held = json.loads(FILE.read_text(encoding="utf-8"))
     for entry in held["terms"]:
@@ -724,7 +722,7 @@ def test_the_vectors_hold_by_the_standard_library_alone() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["1/1000", "1", "7", "461/50", "37/4", "10", "13", "15", "20"])
-def test_the_factor_that_participants_read_is_never_below_the_guarantee(epsilon: str) -> None:
+def test_the_factor_shown_to_participants_is_never_below_the_guarantee(epsilon: str) -> None:
     guarantee = Fraction(epsilon)
     shown = float(factor(guarantee).replace(",", ""))
     assert mpmath.exp(mpmath.mpf(guarantee.numerator) / guarantee.denominator) <= shown

@@ -47,7 +47,7 @@ def local() -> Terms:
 @pytest.mark.parametrize(
     ("parameter", "said"), [(Fraction(1, 2), "1 + e^2,"), (Fraction(2, 3), "1 + e^(3/2),")]
 )
-def test_flipped_answers_are_counted_in_readable_powers(parameter: Fraction, said: str) -> None:
+def test_flip_probabilities_are_printed_as_readable_powers(parameter: Fraction, said: str) -> None:
     noise = Noise(parameter, DEVICES, "randomized-response")
     made = replace(
         local(), noise=noise, answer=Answer("1 if yes"), guarantee=StatedGuarantee(1 / parameter)
@@ -75,7 +75,7 @@ ALL = (terms, proven, masked, shuffled, local)
         (local, "Nobody but your own device must be honest."),
     ],
 )
-def test_the_line_after_the_guarantee_names_who_must_be_honest(
+def test_the_line_after_the_guarantee_names_the_honest_parties(
     made: Callable[[], Terms], said: str
 ) -> None:
     lines = in_words(made())
@@ -84,7 +84,7 @@ def test_the_line_after_the_guarantee_names_who_must_be_honest(
 
 
 @pytest.mark.parametrize("made", ALL)
-def test_terms_are_those_of_their_trust_model_in_every_sentence(made: Callable[[], Terms]) -> None:
+def test_the_text_of_terms_matches_their_trust_model(made: Callable[[], Terms]) -> None:
     of: Terms = made()
     seen, text = visibility(of), " ".join((*handling(of), honesty(of)))
     assert {one.role for one in seen.sights} == {party.role for party in of.parties}
@@ -99,7 +99,7 @@ def test_terms_are_those_of_their_trust_model_in_every_sentence(made: Callable[[
 
 
 @pytest.mark.parametrize("made", [masked, shuffled])
-def test_where_anybody_may_come_the_first_line_is_about_the_coordinator(
+def test_under_open_admission_the_first_line_is_about_the_coordinator(
     made: Callable[[], Terms],
 ) -> None:
     open_ = made()
@@ -121,11 +121,13 @@ def test_where_anybody_may_come_the_first_line_is_about_the_coordinator(
         ),
     ],
 )
-def test_as_many_as_may_be_dishonest_or_missing_are_said(about: Aggregation, said: str) -> None:
+def test_the_tolerated_dishonest_and_missing_participants_are_stated(
+    about: Aggregation, said: str
+) -> None:
     assert said in honesty(replace(shuffled(), aggregation=about))
 
 
-def test_the_guarantee_is_said_in_one_sentence_a_participant_understands() -> None:
+def test_the_guarantee_is_one_sentence_in_plain_language() -> None:
     assert likelihood(StatedGuarantee(Fraction(1))) == [
         "If you had answered differently, nothing that anybody learns would become more than 2.72 "
         "times more or less likely."
@@ -140,7 +142,7 @@ def test_the_guarantee_is_said_in_one_sentence_a_participant_understands() -> No
 
 
 @given(st.fractions(min_value=Fraction(1, 10**12), max_value=Fraction(99, 100)))
-def test_a_probability_in_words_is_never_below_the_true_one(delta: Fraction) -> None:
+def test_a_printed_probability_is_never_below_the_true_one(delta: Fraction) -> None:
     said = likelihood(StatedGuarantee(Fraction(1), delta))[-1].partition(", more than that")[0]
     last = said.rpartition(" ")[2].replace(",", "")
     stated = Fraction(int(last[:-1]), 100) if last.endswith("%") else 1 / Fraction(last)
