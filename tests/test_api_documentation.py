@@ -86,7 +86,7 @@ def test_every_parameter_of_the_public_api_is_documented() -> None:
     assert not missing
 
 
-def test_sections_are_read_as_numpydoc_writes_them() -> None:
+def test_numpydoc_sections_are_parsed() -> None:
     def example(first: int, second: int, *rest: int) -> int:
         """Add.
 

@@ -36,13 +36,13 @@ BUILDS = [
 
 
 @pytest.mark.parametrize("name", DRAWABLE)
-def test_every_distribution_keeps_its_contract(name: str) -> None:
+def test_every_distribution_passes_its_contract_suite(name: str) -> None:
     check_distribution(DRAWABLE[name], samples=5_000, draws=300)
 
 
 # tests/protocols has the same for every protocol, part by part
 @pytest.mark.parametrize("name", extended_but_every(4, zip(CASES)))
-def test_every_protocol_keeps_its_contract(name: str) -> None:
+def test_every_protocol_passes_its_contract_suite(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
     if isinstance(protocol, SumProtocol):
@@ -53,16 +53,16 @@ def test_every_protocol_keeps_its_contract(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "example"), BUILDS)
-def test_every_learner_keeps_its_contract(name: str, example: Any) -> None:
+def test_every_learner_passes_its_contract_suite(name: str, example: Any) -> None:
     check_learner(lambda: make(name, example, horizon=600))
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_algorithm_keeps_its_contract(name: str) -> None:
+def test_every_algorithm_passes_its_contract_suite(name: str) -> None:
     check_algorithm(name, **TINY.get(name, {}))
 
 
-def test_the_suite_notices_devices_with_half_the_noise_of_the_simulation() -> None:
+def test_the_suite_detects_devices_with_half_the_noise_of_the_simulation() -> None:
     case = CASES["vector-secagg"]
     protocol: Any = case.build()
     fitting = protocol.sample_noise
@@ -71,7 +71,7 @@ def test_the_suite_notices_devices_with_half_the_noise_of_the_simulation() -> No
         check_protocol(protocol, case.reports, case.load, rounds=1000, exact_rounds=300)
 
 
-def test_values_outside_the_support_follow_no_distribution() -> None:
+def test_values_outside_the_support_have_p_value_zero() -> None:
     assert chi_square_p_value([3] * 50, Table.of(5, np.ones(1))) == 0.0
     assert chi_square_p_value([5] * 50, Table.of(5, np.ones(1))) == 1.0
     assert chi_square_p_value([0, 1] * 50 + [2], Table.of(0, np.array([0.5, 0.5]))) == 0.0

@@ -121,11 +121,11 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) ->
 
 @pytest.mark.extended
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+def test_every_example_runs(example: Path, tmp_path: Path) -> None:
     run(example, tmp_path)
 
 
-def test_examples_are_short_and_all_of_them_are_shown() -> None:
+def test_examples_are_short_and_all_are_documented() -> None:
     shown = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
     assert len(EXAMPLES) == 6
     for example in EXAMPLES:
@@ -140,7 +140,7 @@ def code_lines(path: Path) -> int:
 
 
 @each_row("line", [*LINES, *MENTIONED])
-def test_a_documented_command_exists_with_its_options(line: Line) -> None:
+def test_documented_commands_and_options_exist(line: Line) -> None:
     words = tacit_words(line)
     if words is None:
         check_other(line.words, (ROOT / line.page).read_text(encoding="utf-8"))
@@ -192,7 +192,7 @@ def check_other(words: tuple[str, ...], page: str) -> None:
 @pytest.mark.parametrize(
     "line", [line for line in LINES if (tacit_words(line) or [""])[0] in QUICK], ids=str
 )
-def test_a_quick_command_prints_what_its_page_shows(
+def test_documented_outputs_of_quick_commands_are_current(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
@@ -213,7 +213,7 @@ def test_a_quick_command_prints_what_its_page_shows(
         "docs/reference/http_api.py",
     ],
 )
-def test_a_printed_page_is_what_its_script_prints(script: str) -> None:
+def test_generated_pages_are_current(script: str) -> None:
     path = ROOT / script
     printed = runpy.run_path(str(path))["page"]()
     assert path.with_suffix(".md").read_text(encoding="utf-8") == printed
@@ -223,11 +223,11 @@ CLAIMS = runpy.run_path(str(ROOT / "docs" / "claims.py"))
 
 
 @pytest.mark.parametrize("claim", [one for one in CLAIMS["number_claims"]() if one.quick][:3])
-def test_a_number_of_a_page_is_what_its_command_prints(claim: Any) -> None:
+def test_documented_numbers_match_their_commands(claim: Any) -> None:
     assert claim.check() == ""
 
 
-def test_pages_say_every_number_that_is_recomputed() -> None:
+def test_recomputed_numbers_are_on_their_pages() -> None:
     with (ROOT / "docs" / "claims.toml").open("rb") as file:
         entries = tomllib.load(file)["claim"]
     for entry in entries:
@@ -286,7 +286,7 @@ SECTIONS = {
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_section_lists_every_page_once_and_none_is_missing(section: str) -> None:
+def test_every_page_is_listed_once_in_its_section(section: str) -> None:
     folder = ROOT / "docs" / section
     index = (folder / "index.md").read_text(encoding="utf-8")
     trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", index, re.M | re.S)
@@ -298,7 +298,7 @@ def test_a_section_lists_every_page_once_and_none_is_missing(section: str) -> No
     assert [page for page in listed if f"({page}.md)" not in table] == []
 
 
-def test_every_public_name_is_on_the_page_of_the_interface() -> None:
+def test_every_public_name_is_in_the_api_reference() -> None:
     import tacit
 
     page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")

@@ -85,7 +85,9 @@ def written(experiment: Experiment) -> str:
 
 
 @EACH
-def test_saved_after_any_round_it_goes_on_identically(family: str, tmp_path: Path) -> None:
+def test_an_experiment_saved_after_any_round_continues_identically(
+    family: str, tmp_path: Path
+) -> None:
     """Also with rounds outstanding, and with those that were simulated before it was saved."""
     original = experiment_of(family)
     trace = finish(original, family)
@@ -109,7 +111,7 @@ def test_saved_after_any_round_it_goes_on_identically(family: str, tmp_path: Pat
 
 
 @EACH
-def test_the_driver_goes_on_with_a_restored_experiment(family: str, tmp_path: Path) -> None:
+def test_the_driver_continues_a_restored_experiment(family: str, tmp_path: Path) -> None:
     """From one state of the generator: the rest of the run is the same, regret and all."""
     world, original = FAMILIES[family][2], experiment_of(family)
     for _ in range(2):
@@ -155,7 +157,7 @@ def test_an_estimate_under_a_slightly_larger_epsilon_is_rejected(family: str) ->
         mine.observe(round_, stranger)
 
 
-def test_a_lost_synchronisation_ends_silos_before_anybody_reports() -> None:
+def test_an_aborted_synchronisation_ends_silos_before_any_report() -> None:
     """Prefix sums need every step, and a second message for one would not be accounted for."""
     experiment = experiment_of("federated")
     experiment.skip(experiment.propose()[0])
@@ -182,7 +184,7 @@ def test_a_step_of_silos_is_released_once_also_after_a_restart() -> None:
         restored.open(round_)
 
 
-def test_silos_whose_noise_was_changed_are_rejected() -> None:
+def test_silos_with_altered_noise_are_rejected() -> None:
     stored = experiment_of("federated").to_dict()
     for change in ({"sigma": 1e-3}, {"noise": "none", "trust": "none", "sigma": 0.0}):
         changed = copy.deepcopy(stored)
@@ -192,7 +194,7 @@ def test_silos_whose_noise_was_changed_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("family", ["arms", "linear"])
-def test_a_file_whose_noise_was_changed_is_rejected(family: str) -> None:
+def test_a_file_with_altered_noise_is_rejected(family: str) -> None:
     stored = json.loads(written(experiment_of(family)))
     arguments = stored["mechanism"].get("arguments", {})
     for name, value in arguments.items():
@@ -205,7 +207,7 @@ def test_a_file_whose_noise_was_changed_is_rejected(family: str) -> None:
 
 
 @EACH
-def test_strange_rounds_are_rejected_before_anything_is_opened(family: str) -> None:
+def test_invalid_rounds_are_rejected_before_anything_is_released(family: str) -> None:
     experiment = experiment_of(family)
     (first, *_) = experiment.propose()
     good = hold(experiment_of(family), first, family)
@@ -224,7 +226,7 @@ def test_strange_rounds_are_rejected_before_anything_is_opened(family: str) -> N
 
 
 @EACH
-def test_it_is_finished_when_the_horizon_is_used_up_and_not_before(family: str) -> None:
+def test_an_experiment_finishes_exactly_when_the_horizon_is_used(family: str) -> None:
     experiment = experiment_of(family)
     assert not experiment.finished
     while rounds := experiment.propose():
@@ -256,7 +258,7 @@ def test_estimates_are_of_the_named_options() -> None:
     assert (federated.options, federated.estimates(), federated.best()) == ((), [], None)
 
 
-def test_participants_who_are_served_an_option_by_name_count_as_played() -> None:
+def test_served_participants_of_a_named_option_count_as_plays() -> None:
     experiment = experiment_of("arms")
     experiment.served("green", 40)
     assert experiment.learner.played == 40
@@ -266,7 +268,7 @@ def test_participants_who_are_served_an_option_by_name_count_as_played() -> None
         experiment_of("federated").served("pink", 1)
 
 
-def test_options_are_named_once_each_and_all_of_them() -> None:
+def test_option_names_are_unique_and_complete() -> None:
     learner, mechanism = ForgettingElimination(3, 100), PerRound(factories.exact, {"binary": True})
     assert Experiment.of(learner, mechanism).options == ("option 1", "option 2", "option 3")
     with pytest.raises(TacitError, match="2 options are named: must be 3"):
@@ -283,7 +285,7 @@ def test_the_control_is_one_of_the_options() -> None:
 
 
 @EACH
-def test_only_an_estimate_is_learned_from(family: str) -> None:
+def test_only_an_estimate_is_observed(family: str) -> None:
     experiment = experiment_of(family)
     (round_, *_), before = experiment.propose(), written(experiment)
     with pytest.raises(TacitError, match="estimate is a dict: must be an Estimate of the round's"):
@@ -303,7 +305,7 @@ def saved(tmp_path: Path, family: str = "arms") -> Path:
 
 
 @EACH
-def test_a_truncated_file_is_rejected_wherever_it_was_cut(family: str, tmp_path: Path) -> None:
+def test_a_file_truncated_anywhere_is_rejected(family: str, tmp_path: Path) -> None:
     path = saved(tmp_path, family)
     whole = path.read_text(encoding="utf-8")
     for place in (0, 1, len(whole) // 2, len(whole) - 1):
@@ -312,7 +314,7 @@ def test_a_truncated_file_is_rejected_wherever_it_was_cut(family: str, tmp_path:
             load(path)
 
 
-def test_missing_files_and_places_that_cannot_be_written_are_rejected(tmp_path: Path) -> None:
+def test_missing_files_and_unwritable_paths_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"missing\.json cannot be read \(No such file"):
         load(tmp_path / "missing.json")
     with pytest.raises(TacitError, match="cannot be read"):
@@ -322,9 +324,7 @@ def test_missing_files_and_places_that_cannot_be_written_are_rejected(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_save_that_fails_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path)
     before = path.read_text(encoding="utf-8")
 
@@ -421,7 +421,7 @@ def _set(*keys: Any) -> Callable[[Any, Any], None]:
         (_set("format"), 0, "format 0; this version reads 5: begin a new"),
     ],
 )
-def test_a_file_that_was_tampered_with_is_rejected(
+def test_an_altered_file_is_rejected(
     family: str, change: Callable[[Any, Any], None], value: Any, message: str, tmp_path: Path
 ) -> None:
     path = saved(tmp_path, family)

@@ -32,11 +32,11 @@ class Own(Assignment):
 
 
 @pytest.mark.parametrize("thing", [ForgettingElimination, Arm, Own, Own.Inner])
-def test_a_name_gives_back_what_it_names(thing: type) -> None:
+def test_stored_names_resolve_to_their_object(thing: type) -> None:
     assert resolve_name(name_of(thing), object) is thing
 
 
-def test_things_inside_functions_have_no_name() -> None:
+def test_local_functions_and_classes_have_no_stored_name() -> None:
     class Hidden:
         pass
 
@@ -66,14 +66,14 @@ def test_things_inside_functions_have_no_name() -> None:
         7,
     ],
 )
-def test_what_is_not_loaded_or_of_another_kind_is_rejected(name: object) -> None:
+def test_unloaded_modules_and_objects_of_other_kinds_are_rejected(name: object) -> None:
     before = set(sys.modules)
     with pytest.raises(TacitError, match="is not known here as Assignment: import the module"):
         resolve_name(name, Assignment)
     assert set(sys.modules) == before
 
 
-def test_a_missing_module_of_ours_is_rejected_in_words() -> None:
+def test_a_missing_builtin_module_is_rejected_with_a_message() -> None:
     with pytest.raises(TacitError, match="this version of tacit has no"):
         resolve_name("tacit.bandits.oracle:Oracle", Learner)
 
@@ -82,13 +82,13 @@ def test_a_missing_module_of_ours_is_rejected_in_words() -> None:
     "name",
     ["tacit.bandits:ForgettingElimination", "tacit.names:sys.exit", "tacit.names:import_module"],
 )
-def test_what_a_module_only_imported_is_not_its_own(name: str) -> None:
+def test_names_imported_into_a_module_are_not_its_own(name: str) -> None:
     """Found: through our modules a file could name whatever they import."""
     with pytest.raises(TacitError, match="is not known here"):
         resolve_name(name, object)
 
 
-def test_our_own_modules_are_imported_and_foreign_ones_never() -> None:
+def test_builtin_modules_are_imported_and_external_ones_never() -> None:
     """In a fresh interpreter: the learner's module is loaded for its name, this one is not."""
     code = """
 import sys
@@ -128,7 +128,7 @@ def test_lazy_modules_load_on_first_use() -> None:
         Round(1, 2, Own.Inner(4)),
     ],
 )
-def test_a_round_is_read_back_as_it_was(round_: Round) -> None:
+def test_a_round_round_trips(round_: Round) -> None:
     data = round_.to_dict()
     copy = Round.from_dict(data)
     assert copy == round_
@@ -143,7 +143,7 @@ def test_a_round_of_an_unknown_assignment_is_rejected() -> None:
         Round.from_dict(data)
 
 
-def test_rounds_say_what_they_take_and_name_their_arm() -> None:
+def test_rounds_state_their_size_and_arm() -> None:
     design = Design((4, 1), (7, 2), 8.5)
     assert (Round(0, 5, Arm(2)).time, Arm(2).coordinates, Round(0, 5, Arm(2)).arm) == (5, 1, 2)
     assert (Round(0, 5, design).time, design.coordinates) == (9, 2)
@@ -151,7 +151,7 @@ def test_rounds_say_what_they_take_and_name_their_arm() -> None:
         _ = Round(6, 5, design).arm
 
 
-def test_one_public_class_name_stands_for_one_class() -> None:
+def test_public_class_names_are_unique() -> None:
     """So that a reader who searches for a name finds one thing."""
     package = Path(tacit.__file__).parent
     homes: dict[str, list[str]] = {}
