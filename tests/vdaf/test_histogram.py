@@ -39,7 +39,7 @@ def verdict(
 
 
 @SHAPE
-def test_every_bucket_is_accepted_and_counts(length: int, chunk: int) -> None:
+def test_every_bucket_verifies_and_counts(length: int, chunk: int) -> None:
     rng, prio3 = random.Random(length), prio3_histogram(length, chunk)
     for bucket in {0, length // 2, length - 1}:
         nonce, key = rng.randbytes(16), rng.randbytes(32)
@@ -49,7 +49,7 @@ def test_every_bucket_is_accepted_and_counts(length: int, chunk: int) -> None:
         assert counted == [int(place == bucket) for place in range(length)]
 
 
-def test_buckets_that_do_not_exist_have_no_shares() -> None:
+def test_invalid_buckets_have_no_shares() -> None:
     for bucket in (-1, 4):
         with pytest.raises(TacitError, match="must be from 0 to 3"):
             prio3_histogram(4).shard(CONTEXT, bucket, bytes(16), bytes(HISTOGRAM_RANDOM_SIZE))
@@ -72,7 +72,7 @@ def test_one_flipped_bit_anywhere_is_rejected(length: int, chunk: int) -> None:
 
 @pytest.mark.parametrize("kind", ["two-buckets", "none", "twice", "split", "negative"])
 @SHAPE
-def test_vectors_that_are_no_bucket_are_rejected_with_an_honest_proof(
+def test_vectors_that_are_not_one_hot_are_rejected_with_an_honest_proof(
     length: int, chunk: int, kind: str
 ) -> None:
     """The client proves a vector of its own with correct joint randomness: false positives are
@@ -122,7 +122,7 @@ def test_a_report_does_not_verify_under_another_nonce_or_context() -> None:
     assert verdict(prio3, elsewhere[0], elsewhere[1], nonce, key) is None
 
 
-def test_an_aggregator_counts_no_report_of_other_joint_randomness_than_its_own() -> None:
+def test_an_aggregator_rejects_foreign_joint_randomness() -> None:
     prio3, nonce = prio3_histogram(4), bytes(16)
     public, shares = prio3.shard(CONTEXT, 1, nonce, bytes(HISTOGRAM_RANDOM_SIZE))
     asked = prio3.question(bytes(32), CONTEXT, nonce)
@@ -132,7 +132,7 @@ def test_an_aggregator_counts_no_report_of_other_joint_randomness_than_its_own()
         prio3.verify_next(own, bytes(len(own.seed)))
 
 
-def test_proofs_of_tables_are_asked_under_the_tag_of_their_report() -> None:
+def test_proofs_of_tables_are_queried_under_the_tag_of_their_report() -> None:
     """The query is another one for every report: nobody can prove for one that was seen before."""
     prio3, rng = prio3_histogram(4), random.Random(5)
     tag, key = rng.randbytes(16), rng.randbytes(32)
@@ -145,7 +145,7 @@ def test_proofs_of_tables_are_asked_under_the_tag_of_their_report() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["public share", "input share"])
-def test_parts_of_another_size_are_rejected(wrong: str) -> None:
+def test_shares_of_another_size_are_rejected(wrong: str) -> None:
     prio3 = prio3_histogram(4)
     public, shares = prio3.shard(CONTEXT, 1, bytes(16), bytes(HISTOGRAM_RANDOM_SIZE))
     asked = prio3.question(bytes(32), CONTEXT, bytes(16))
@@ -154,7 +154,7 @@ def test_parts_of_another_size_are_rejected(wrong: str) -> None:
         prio3.verify_init(asked, CONTEXT, bytes(16), 0, *cut)
 
 
-def test_chunks_and_lengths_are_checked() -> None:
+def test_chunk_and_vector_lengths_are_validated() -> None:
     for length, chunk in ((0, None), (4, 5), (4, 0)):
         with pytest.raises(TacitError, match="must be from 1"):
             prio3_histogram(length, chunk)

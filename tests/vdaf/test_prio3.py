@@ -38,7 +38,7 @@ def verdict(prio3: Prio3, shares: tuple[bytes, bytes], key: bytes, nonce: bytes)
         return None
 
 
-def test_shares_are_made_of_as_many_random_bytes_as_they_need() -> None:
+def test_shares_use_the_specified_number_of_random_bytes() -> None:
     """With fewer, a proof would be made from less randomness, or from none."""
     for size in (0, RANDOM_SIZE - 1, RANDOM_SIZE + 1):
         with pytest.raises(TacitError, match=f"number of random bytes is {size}: must be"):
@@ -64,7 +64,7 @@ def found_valid(circuit: Circuit, report: list[int], rng: random.Random) -> bool
 @KIND
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), rand=st.binary(min_size=RANDOM_SIZE, max_size=RANDOM_SIZE))
-def test_a_number_in_range_is_accepted_and_counts(
+def test_a_number_in_range_verifies_and_counts(
     prio3: Prio3, data: st.DataObject, rand: bytes
 ) -> None:
     number = data.draw(st.integers(0, prio3.circuit.limit))
@@ -95,7 +95,7 @@ def test_one_flipped_bit_in_either_share_is_rejected(prio3: Prio3) -> None:
 
 
 @KIND
-def test_the_wrong_key_nonce_or_context_still_accepts_what_is_valid_but_not_across(
+def test_valid_reports_verify_under_any_key_but_not_across_contexts(
     prio3: Prio3,
 ) -> None:
     """Validity does not depend on the question; a share of another context is another share."""
@@ -106,7 +106,7 @@ def test_the_wrong_key_nonce_or_context_still_accepts_what_is_valid_but_not_acro
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS, ids=lambda circuit: str(circuit.limit))
-def test_forged_elements_are_rejected_with_any_proof_of_them(circuit: Circuit) -> None:
+def test_forged_elements_are_rejected_with_any_proof(circuit: Circuit) -> None:
     """Elements that are not 0 or 1, alone, all, or such that their weighted sum is in range; with
     the prover's own proof, and with the proof of a valid report in its place.
     """
@@ -131,7 +131,7 @@ def test_forged_elements_are_rejected_with_any_proof_of_them(circuit: Circuit) -
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS, ids=lambda circuit: str(circuit.limit))
-def test_every_measurement_has_one_encoding_of_bits_that_count_it(circuit: Circuit) -> None:
+def test_every_measurement_has_a_unique_bit_encoding(circuit: Circuit) -> None:
     for measurement in {0, 1, circuit.limit // 2, circuit.limit - 1, circuit.limit}:
         bits = circuit.encode(measurement)
         assert set(bits) <= {0, 1}
@@ -140,7 +140,7 @@ def test_every_measurement_has_one_encoding_of_bits_that_count_it(circuit: Circu
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS, ids=lambda circuit: str(circuit.limit))
-def test_what_an_aggregator_is_told_does_not_depend_on_the_measurement(circuit: Circuit) -> None:
+def test_a_verifier_share_is_independent_of_the_measurement(circuit: Circuit) -> None:
     """Exactly: for every other measurement there are other seeds of the prover, one for each, under
     which both verifier shares are the same. So is their distribution, the seeds being uniform.
     """
@@ -161,7 +161,7 @@ def test_what_an_aggregator_is_told_does_not_depend_on_the_measurement(circuit: 
     assert len({tuple(share) for share in told.values()}) == 1
 
 
-def test_two_questions_about_one_bit_tell_it() -> None:
+def test_two_queries_of_one_proof_reveal_a_bit() -> None:
     """Why a report is verified once: the wire of a bit is a line through its seed and the bit."""
     rng = random.Random(4)
     for bit in (0, 1):
@@ -173,7 +173,7 @@ def test_two_questions_about_one_bit_tell_it() -> None:
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS, ids=lambda circuit: str(circuit.limit))
-def test_a_root_of_unity_is_no_point_to_ask_at(circuit: Circuit) -> None:
+def test_a_root_of_unity_is_no_query_point(circuit: Circuit) -> None:
     factors = [1] * (circuit.asked - 1)
     for at in roots(circuit.width):
         with pytest.raises(Rejected, match="root of unity"):
@@ -189,7 +189,7 @@ def test_a_root_of_unity_is_no_point_to_ask_at(circuit: Circuit) -> None:
     coefficients=st.lists(st.integers(0, MODULUS - 1), min_size=1, max_size=7),
     at=st.integers(0, MODULUS - 1),
 )
-def test_interpolation_gives_a_polynomials_value_anywhere(coefficients: list[int], at: int) -> None:
+def test_interpolation_evaluates_the_polynomial_anywhere(coefficients: list[int], at: int) -> None:
     def value(point: int) -> int:
         return sum(c * pow(point, power, MODULUS) for power, c in enumerate(coefficients)) % MODULUS
 
@@ -200,7 +200,7 @@ def test_interpolation_gives_a_polynomials_value_anywhere(coefficients: list[int
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 32])
-def test_roots_of_unity_are_all_of_them(count: int) -> None:
+def test_all_roots_of_unity_are_generated(count: int) -> None:
     found = roots(count)
     assert len(set(found)) == count
     assert all(pow(root, count, MODULUS) == 1 for root in found)
@@ -217,7 +217,7 @@ def test_the_modulus_is_a_prime() -> None:
 
 
 @given(st.lists(st.integers(0, MODULUS - 1), max_size=5))
-def test_vectors_have_one_spelling(numbers: list[int]) -> None:
+def test_vectors_have_one_encoding(numbers: list[int]) -> None:
     data = pack(numbers)
     assert unpack(data, len(numbers), "a vector") == numbers
     with pytest.raises(Rejected, match="bytes"):
@@ -227,7 +227,7 @@ def test_vectors_have_one_spelling(numbers: list[int]) -> None:
 
 
 @KIND
-def test_what_makes_no_sense_is_rejected_at_its_stage(prio3: Prio3) -> None:
+def test_invalid_values_are_rejected_at_their_stage(prio3: Prio3) -> None:
     asked = prio3.question(bytes(32), CONTEXT, bytes(16))
     shares = prio3.shard(CONTEXT, 1, bytes(16), bytes(RANDOM_SIZE))
     for role in (0, 1):
@@ -249,7 +249,7 @@ def test_what_makes_no_sense_is_rejected_at_its_stage(prio3: Prio3) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -3, 2**63])
-def test_limits_that_no_proof_covers_are_rejected(limit: int) -> None:
+def test_limits_beyond_the_soundness_proof_are_rejected(limit: int) -> None:
     with pytest.raises(TacitError, match="limit is"):
         prio3_sum(limit)
 

@@ -63,11 +63,11 @@ def check_xof(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("file", DRAFTS, ids=lambda file: file.stem)
-def test_the_drafts_vectors_come_out_byte_for_byte(file: Path) -> None:
+def test_the_test_vectors_of_the_draft_are_reproduced_byte_for_byte(file: Path) -> None:
     check(file)
 
 
-def test_there_are_vectors_of_the_draft_to_compare_with() -> None:
+def test_there_are_test_vectors_of_the_draft() -> None:
     if not DRAFTS:
         pytest.skip(
             f"no vectors in {FOLDER}: nothing was compared with the draft; name a folder of its "
@@ -77,16 +77,16 @@ def test_there_are_vectors_of_the_draft_to_compare_with() -> None:
 
 
 @pytest.mark.parametrize("file", OWN, ids=lambda file: file.stem)
-def test_our_own_vectors_hold(file: Path) -> None:
+def test_tacits_own_vectors_verify(file: Path) -> None:
     check(file)
 
 
-def test_our_own_vectors_come_out_the_same() -> None:
+def test_tacits_own_vectors_are_reproduced() -> None:
     assert MAKE["vectors"]() == {file.stem: read(file) for file in OWN}
 
 
 @pytest.mark.parametrize("field", ["input_shares", "verifier_shares", "out_shares", "agg_shares"])
-def test_a_vector_with_one_other_bit_is_noticed(field: str) -> None:
+def test_an_altered_vector_is_detected(field: str) -> None:
     """The comparison can fail: each of the values that a vector fixes is looked at."""
     vector = read(HERE / "vectors" / "Prio3Sum_tacit_6.json")
     holder = vector if field == "agg_shares" else vector["reports"][1]
@@ -99,7 +99,7 @@ def test_a_vector_with_one_other_bit_is_noticed(field: str) -> None:
         Replay(vector, prio3=prio3).run()
 
 
-def test_words_beyond_the_field_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_outside_the_field_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """One word of 2^32 is beyond the field, so that no vector has one."""
     words = [MODULUS, 5, 2**64 - 1, MODULUS - 1, 7, 8]
     data = b"".join(word.to_bytes(8, "little") for word in words)
