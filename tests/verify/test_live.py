@@ -51,13 +51,13 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: f"{one.trust.value} {one.noise}")
-def test_the_weakest_rounds_keep_what_terms_state(setting: Setting) -> None:
+def test_the_weakest_rounds_meet_the_guarantee_of_the_terms(setting: Setting) -> None:
     parts = [part for part, _ in live.used(setting)]
     assert 0.9 < max(parts) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("setting", SETTINGS[6:10], ids=lambda one: one.noise)
-def test_one_dishonest_participant_more_than_stated_is_found(setting: Setting) -> None:
+def test_one_more_dishonest_participant_than_stated_is_detected(setting: Setting) -> None:
     pinned = live.weakest_terms(setting)
     for offer in live.weakest_rounds(setting, pinned):
         assert offer.divisor == live.honest_reports(pinned.terms.document(), offer)
@@ -75,6 +75,6 @@ def test_one_dishonest_participant_more_than_stated_is_found(setting: Setting) -
 @pytest.mark.parametrize(
     "setting", list(moments.settings(quick=True)), ids=lambda one: one.trust.value
 )
-def test_moments_are_as_private_as_terms_state_towards_everybody(setting: Setting) -> None:
+def test_moments_meet_the_guarantee_of_the_terms_towards_everybody(setting: Setting) -> None:
     parts = [part for part, _ in moments.used(setting)]
     assert 0.9 < max(parts) <= 1 + 1e-9

@@ -65,9 +65,7 @@ PAIRS: dict[str, tuple[slow.Distribution, NoiseDistribution]] = {
 
 
 @pytest.mark.parametrize(("sigma", "shift", "copies"), [(40.0, 7, 1), (60.5, 16, 1), (50.0, 5, 2)])
-def test_tails_of_wide_gaussians_are_those_of_their_tables(
-    sigma: float, shift: int, copies: int
-) -> None:
+def test_tails_of_wide_gaussians_match_their_tables(sigma: float, shift: int, copies: int) -> None:
     """Also of two numbers together: the distribution of their sum is the power of one's."""
     distribution = slow.power(slow.gaussian(sigma), copies)
     spread = sigma * math.sqrt(copies)
@@ -82,7 +80,7 @@ def test_tails_of_wide_gaussians_are_those_of_their_tables(
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_both_ways_give_one_delta(name: str) -> None:
+def test_both_computations_give_one_delta(name: str) -> None:
     distribution, own = PAIRS[name]
     for epsilon in (0.0, 0.1, 0.4):
         exact = privacy_loss(own, 3).delta(epsilon)
@@ -91,7 +89,7 @@ def test_both_ways_give_one_delta(name: str) -> None:
         assert found == pytest.approx(exact, rel=1e-6)
 
 
-def test_several_losses_are_never_overstated_and_nearly_reached() -> None:
+def test_composed_losses_are_never_overstated_and_nearly_attained() -> None:
     distribution, own = PAIRS["skellam"]
     for copies, epsilon in ((3, 1.0), (50, 8.0)):
         exact = ComposedLoss(((privacy_loss(own, 3), copies),)).delta(epsilon)
@@ -99,7 +97,7 @@ def test_several_losses_are_never_overstated_and_nearly_reached() -> None:
         assert 0.95 * exact <= found <= exact * (1 + 1e-6) + 1e-12
 
 
-def test_sums_of_shares_are_powers() -> None:
+def test_sums_of_shares_are_convolution_powers() -> None:
     third = slow.power(slow.laplace(Fraction(2)), 3)
     points = range(-20, 21)
     expected = DiscreteLaplace(2).power(3).pmf(list(points))
@@ -107,7 +105,7 @@ def test_sums_of_shares_are_powers() -> None:
     assert found == pytest.approx(expected.tolist(), rel=1e-9)
 
 
-def test_the_gaussian_is_that_of_the_closed_form() -> None:
+def test_the_gaussian_delta_matches_its_closed_form() -> None:
     found = float(slow.gaussian_delta(1 / 4.2, 0.7))
     assert found == pytest.approx(GaussianLoss(4.2, 1.0).delta(0.7), rel=1e-9)
 
@@ -134,7 +132,7 @@ def test_wide_distributions_are_interpolated_and_may_be_made_coarser(
     assert slow.width(7, 1e6) == 7
 
 
-def test_groups_of_the_pure_shuffle_have_the_loss_that_is_certified() -> None:
+def test_groups_of_the_pure_shuffle_have_the_certified_loss() -> None:
     for people, epsilon in ((2, 1.0), (5, 2.0), (9, 1.0)):
         protocol = PureShuffle(people, epsilon)
         certified = [float(group.row.certificate.epsilon) for group in protocol._groups]
@@ -148,7 +146,7 @@ def shares_left(people: int, threat: ThreatModel) -> int:
     return honest_shares(SimpleNamespace(participants=people), stated)
 
 
-def test_missing_and_dishonest_participants_are_taken_off() -> None:
+def test_missing_and_dishonest_participants_are_subtracted() -> None:
     assert shares_left(64, ThreatModel()) == 63
     assert shares_left(100, ThreatModel(dropout=0.2)) == 79
     assert shares_left(100, ThreatModel(corrupt=0.1)) == 90
@@ -157,7 +155,7 @@ def test_missing_and_dishonest_participants_are_taken_off() -> None:
 
 
 @pytest.mark.parametrize("participants", [64, 1000, 10_000])
-def test_the_run_guarantee_holds_in_rounds_of_every_size(participants: int) -> None:
+def test_the_guarantee_of_a_run_holds_in_rounds_of_every_size(participants: int) -> None:
     """With exactly as many dishonest participants as are stated: and with many more it does not,
     which is what an assumption of the smallest round would have allowed (62 honest others).
     """
@@ -173,7 +171,7 @@ def test_the_run_guarantee_holds_in_rounds_of_every_size(participants: int) -> N
         assert used(seen(protocol, weak), *printed(stated)) > 3
 
 
-def test_groups_need_their_limit_per_group() -> None:
+def test_groups_need_a_limit_per_group() -> None:
     protocol = PureShuffle(300, 2.0)
     stated = protocol.guarantee
     assert stated is not None
@@ -187,7 +185,7 @@ def test_groups_need_their_limit_per_group() -> None:
     assert used(seen(small, weak), 1.0, 0.0) > 1.5
 
 
-def test_a_guarantee_that_is_too_small_is_found() -> None:
+def test_an_overstated_guarantee_is_detected() -> None:
     share = DiscreteLaplace(10).share(99)
     sound = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), share=share)
     stated = sound.guarantee
@@ -239,9 +237,7 @@ def known(name: str, options: dict[str, Any]) -> bool:
     [each for each in itertools.product(SILOS, returning()) if known(*each)],
     ids=str,
 )
-def test_two_neighbouring_streams_are_as_close_as_is_printed(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_neighbouring_streams_are_as_close_as_printed(name: str, options: dict[str, Any]) -> None:
     """The integers of the silos' own encoders, and the Gaussian that their noise nearly is."""
     if name == "sdp-fedlinucb-vec" and not options.get("lazy", True):
         with pytest.raises(TacitError, match="gives no guarantee"):
@@ -261,7 +257,9 @@ def test_two_neighbouring_streams_are_as_close_as_is_printed(
     ("name", "true"),
     [("sdp-fedlinucb-vec", 1.486), ("secagg-fedlinucb", 1.0019), ("jdp-linucb", 1.0019)],
 )
-def test_one_unit_of_rounding_in_a_row_is_too_little_for_many_silos(name: str, true: float) -> None:
+def test_one_unit_of_rounding_per_row_is_insufficient_for_many_silos(
+    name: str, true: float
+) -> None:
     """What was once charged, and the δ that the noise made for it truly had."""
     *_, options = returning()
     sums, guarantee = build(name, options)
@@ -286,7 +284,7 @@ def test_one_unit_of_rounding_in_a_row_is_too_little_for_many_silos(name: str, t
         ],
     ),
 )
-def test_rounding_of_four_silos_is_paid_for_exactly(
+def test_rounding_of_four_silos_is_charged_exactly(
     trust: TrustModel, noise: Noise, distribution: Callable[[], slow.Distribution]
 ) -> None:
     """A participant in four batches of a tree, at a silo each, by convolution of the true noise."""
@@ -342,7 +340,7 @@ def everywhere(sums: PrefixSums) -> Iterator[Any]:
     ],
     ids=str,
 )
-def test_no_arrangement_moves_integers_by_more_than_is_charged(
+def test_no_arrangement_moves_integers_beyond_the_charge(
     kind: Kind, trust: TrustModel, noise: Noise, presence: Presence
 ) -> None:
     """All arrangements, with grids from so coarse that rounding is all there is; two participants
