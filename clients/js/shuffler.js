@@ -5,6 +5,7 @@ export default ({ must, unhex, utf8, concat, digits, uniform, numberSize, ratio,
   const BODY = { assignedUntil: 8, grace: 4, places: 4, minimum: 4, size: 4, messages: 4, length: 4, suite: 1, divisor: 4 };
   const KEYS = { line1: 32, key1: 32, line0: 32, key0: 32 }; // of the shuffler, then of the analyzer
   const [SLACK, MOST_TERMS] = [1e-9, 2 ** 22];
+  const MOST_MESSAGES = 2 ** 15; // of a report: a device encrypts each
 
   const part = (places, fraction) => ((pair) => Number((BigInt(places) * pair[0]) / pair[1]))(parse(fraction));
   const within = (text) => (([top, bottom]) => top >= 0n && top < bottom)(parse(text));
@@ -68,7 +69,7 @@ export default ({ must, unhex, utf8, concat, digits, uniform, numberSize, ratio,
   }
 
   const checks = (terms, round) => [
-    ["messages", round.modulus === 2n && round.messages && round.messages % round.length === 0, round.messages],
+    ["messages", round.modulus === 2n && round.messages && round.messages <= MOST_MESSAGES && round.messages % round.length === 0, round.messages],
     ["size", round.size === numberSize(2n * BigInt(round.length)) && round.places * round.messages * (64 + round.size) < 2 ** 30, round.size],
     ["noise", earns(terms, round), spell(round.scale)],
   ];

@@ -26,6 +26,7 @@ from tacit.errors import TacitError
 from tacit.service.assignment import Assigned
 from tacit.service.schema import Stage
 from tacit.terms.accounting import binomial_delta
+from tacit.terms.parts import MOST_MESSAGES
 
 FALSE_ALARM = 1e-6
 pytestmark = pytest.mark.skipif(NODE is None, reason="the browser's device needs Node.js")
@@ -121,6 +122,17 @@ def test_javascript_and_python_give_shuffler_rounds_the_same_verdict(pair: Pair)
     of = pair.coordinator.pinned(digest).terms.encode().decode()
     given = [{"terms": of, "announcement": one, "now": pair.clock.now} for one, _ in expected]
     assert node("verdicts", {"rounds": given})["costs"] == [cost for _, cost in expected]
+
+
+def test_a_browser_encrypts_no_more_messages_than_a_device_in_python(pair: Pair) -> None:
+    digest = began(pair)
+    good = announced(pair, digest, everybody(pair, digest)[0])
+    most = [replace(good, messages=count) for count in (MOST_MESSAGES, MOST_MESSAGES + 1)]
+    expected = [verdict(pair, digest, one) for one in most]
+    assert [cost for _, cost in expected] == ["1", None]
+    of = pair.coordinator.pinned(digest).terms.encode().decode()
+    given = [{"terms": of, "announcement": one, "now": pair.clock.now} for one, _ in expected]
+    assert node("verdicts", {"rounds": given})["costs"] == ["1", None]
 
 
 def test_the_delta_of_noise_bits_equals_pythons() -> None:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.deployed import KEYS, Deployed, definition_of, deployed
+from tests.service.deployed import KEYS, SECRETS, Deployed, definition_of, deployed
 from tests.service.fronted import small
+from tests.service.pairs import Link
 
+from tacit.aggregation.announcements import binding_of
+from tacit.aggregation.encryption import DEFAULT
 from tacit.aggregation.masking_rounds import SLOWEST_STAGE
 from tacit.aggregation.round_state import PartyRoundState, RoundPhase
 from tacit.aggregation.shuffler import ShuffleRole, ShufflerRound, wrap
@@ -22,9 +26,12 @@ from tacit.aggregation.wire import HEADER_SIZE
 from tacit.client.trust_models import reporter
 from tacit.errors import Rejected, TacitError
 from tacit.service.assignment import Assigned
+from tacit.service.errors import Conflict
+from tacit.service.pending import PendingShares
 from tacit.service.schema import Stage
 from tacit.service.trust_models.shuffler import RECEIVED
-from tacit.terms.parts import DISCRETE_LAPLACE, most_shared
+from tacit.terms import cosign
+from tacit.terms.parts import DISCRETE_LAPLACE, MOST_MESSAGES, most_shared
 
 INVITED = {"admission": "invitation", "issuer": KEYS[2]}
 
@@ -114,6 +121,39 @@ def test_a_coordinator_that_requests_a_batch_early_gets_one_and_keys_are_deleted
         assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.RELEASED)) == len(asked)
 
 
+def test_a_process_that_falls_behind_another_aborts_no_masking_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It paused between reading messages and ending a stage; another ended it with one more."""
+    with deployed(small("secure-aggregation"), tmp_path) as one:
+        asked = everybody(one)
+        assert set(one.send([(each, one.report(each, 0)) for each in asked])) == {None}
+        one.clock.now += 200
+        one.step()
+        paused, late = one.coordinator, one.running.pop()
+        for device in one.running:
+            assert one._answered(device)
+        one.restart()
+        served = paused.staged(late.identity)
+        due, table = served._due, PendingShares(one.stores[0], late.identity)
+
+        def paused_for_long(*about: Any) -> bool:
+            monkeypatch.undo()
+            assert not due(*about)
+            assert one._answered(late)
+            there = one.coordinator.staged(late.identity)
+            assert there.advance(table, one.clock.now) is RoundPhase.OPEN
+            assert there.messages_sent == 2
+            return True
+
+        monkeypatch.setattr(served, "_due", paused_for_long)
+        assert served.advance(table, one.clock.now) is RoundPhase.OPEN, served.reason
+        assert served.messages_sent == 2
+        one.running.append(late)
+        one.answer_stages()
+        assert sum(row.reports or 0 for row in one.coordinator.rounds(Stage.RELEASED)) == len(asked)
+
+
 @pytest.mark.parametrize("algorithm", ["private-med", "dist-rdp-se", "private-contextual"])
 def test_noise_that_takes_a_device_hours_to_draw_is_rejected(
     tmp_path: Path, algorithm: str
@@ -140,3 +180,71 @@ def test_noise_that_takes_a_device_hours_to_draw_is_rejected(
         noise = replace(terms.noise, scale=most + 1, minimum=most + 1)
         with pytest.raises(TacitError, match=r"noise\.minimum"):
             replace(terms, noise=noise)
+
+
+@pytest.mark.parametrize("algorithm", ["private-med", "split-dp-se"])
+def test_no_round_of_a_shuffler_has_messages_that_a_device_encrypts_for_minutes(
+    tmp_path: Path, algorithm: str
+) -> None:
+    """More noise bits or shares than needed: a coordinator occupied devices, which sent 35 MB."""
+    more = INVITED if algorithm == "split-dp-se" else {}
+    with deployed(definition_of("shuffler", algorithm=algorithm, **more), tmp_path) as one:
+        one.step(2)
+        row, terms = one.coordinator.rounds(Stage.OPEN)[0], one.pinned.terms
+        announced = reporter(terms).announced(one.pinned, row.announcement)
+        assert isinstance(announced, ShufflerRound)
+        one.pinned.check(replace(announced, messages=MOST_MESSAGES).offer())
+        many = replace(announced, messages=MOST_MESSAGES + 1)
+        with pytest.raises(Rejected, match="number of messages of a report of the round"):
+            one.pinned.check(many.offer())
+
+
+def test_an_experiment_with_too_many_messages_is_not_published(tmp_path: Path) -> None:
+    wasteful = definition_of(
+        "shuffler", algorithm="vb-sdp-ae", epsilon=Fraction(1, 10), levels=10, participations=3
+    )
+    with (
+        pytest.raises(TacitError, match="number of messages of a report is 393763"),
+        deployed(wasteful, tmp_path),
+    ):
+        pass
+
+
+def test_a_coordinator_hides_no_outcome_of_another_ones_round(tmp_path: Path) -> None:
+    """Keys under its own terms for the name of that round: the helper then said "not over"."""
+    with deployed(small("shuffler"), tmp_path) as one:
+        assert one.helper is not None
+        asked = everybody(one)
+        terms = definition_of("two-servers").terms("https://other.example", KEYS[2])
+        one.helper.admit(terms, [cosign(terms, key) for key in (SECRETS[2], SECRETS[1])])
+        names = {one.identity(each) for each in asked}
+        for name in names:
+            with pytest.raises(Conflict, match="of another experiment"):
+                one.helper.keys(terms.digest, name, DEFAULT)
+        one.helper.keys(terms.digest, bytes(16), DEFAULT)
+        one.clock.now += 2000
+        one.step(4)
+        for name in names:
+            assert one.helper.outcome(name)[HEADER_SIZE + 1] == RoundOutcome.ABORTED
+
+
+class OneAnswer(Link):
+    """A helper that signs every round, and answers with the first announcement."""
+
+    first = b""
+
+    def describe(self, description: bytes, signature: bytes) -> bytes:
+        self.first = self.first or super().describe(description, signature)
+        return self.first
+
+
+@pytest.mark.parametrize("model", ["two-servers", "shuffler"])
+def test_a_helper_puts_no_round_in_the_place_of_another(tmp_path: Path, model: str) -> None:
+    """The sum of one option was learned as that of another, too; devices rejected that round."""
+    with deployed(small(model), tmp_path) as one:
+        assert one.helper is not None
+        one.link = OneAnswer(one.helper)
+        one.step(3)
+        announced = one.coordinator.rounds(Stage.OPEN)
+        assert [binding_of(row.announcement)[0] for row in announced] == [announced[0].identity]
+        assert one.coordinator.rounds(Stage.PREPARING), "announced again, or planned anew"

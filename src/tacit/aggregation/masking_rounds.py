@@ -160,6 +160,12 @@ class MaskingReports(PendingReports):
                 try:
                     sent = progress.server.close(stage)
                 except Rejected as reason:
+                    entry = self.entry()
+                    if entry.phase is not RoundPhase.OPEN:
+                        break
+                    if entry != progress.entry:  # another process has ended the stage meanwhile
+                        progress = self._synchronized(table, now)
+                        continue
                     self.reason = f"{stage.value}: {reason}"
                     progress.server.abort()
                     break

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tacit.aggregation.announcements import binding_of
 from tacit.errors import Rejected
 from tacit.service import invitations
+from tacit.service.errors import Conflict
 from tacit.service.leases import Leads, everything
 from tacit.service.party import HELPER, SOON, ServerParty, advance_round
 from tacit.service.schema import LIVE, RoundRow, Stage
@@ -65,6 +66,7 @@ class Helper(ServerParty):
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
         """Public keys for a new round; idempotent. Only the HPKE suite of the terms is accepted."""
+        self._known(digest, identity)
         return self.engine(digest).keys(identity, sealing)
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
@@ -76,8 +78,7 @@ class Helper(ServerParty):
         identity, about = binding_of(description)
         engine = self.engine(about.terms)
         described = engine.description.decode(description)
-        with self.store.read() as transaction:
-            known = transaction.round(identity)
+        known = self._known(about.terms, identity)
         if about.closes <= self.now and known is None:
             raise Rejected(f"closes is {about.closes}: must be in the future. Plan a new round.")
         announcement = engine.announce(described, description, signature)
@@ -97,6 +98,17 @@ class Helper(ServerParty):
         with self.store.begin() as transaction:
             transaction.add_rounds([row])
         return announcement
+
+    def _known(self, digest: bytes, identity: bytes) -> RoundRow | None:
+        """The described round of this name; rejects one of another experiment.
+
+        Trust models keep records apart, so a second round of this name could hide its outcome.
+        """
+        with self.store.read() as transaction:
+            found = transaction.round(identity)
+        if found is not None and found.terms != digest:
+            raise Conflict("a round of another experiment has this name. Plan a new round")
+        return found
 
     def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
         """Take the coordinator's list of reports, if any; return this helper's list and answer.

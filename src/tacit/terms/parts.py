@@ -53,6 +53,9 @@ def most_shared(distribution: str, numbers: int) -> Fraction | None:
     return Fraction(most, numbers if distribution == DISCRETE_LAPLACE else 1)
 
 
+MOST_MESSAGES = 1 << 15
+"""Messages of a report through a shuffler at most: a device encrypts each, in seconds for all."""
+
 REHEARSED = "rehearsed"
 """In place of a distribution: terms of rehearsals in one process, whose noise is not verified.
 

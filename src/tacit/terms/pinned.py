@@ -253,7 +253,10 @@ class Pinned:
                 self._check_gaussian(offer.divisor, offer.total, offer.levels)
             case _:
                 self._check_least("total noise", offer.total, offer.chosen)
-        if self.terms.trust is TrustModel.SHUFFLER:
+        if self.terms.trust is TrustModel.SHUFFLER and distribution != parts.REHEARSED:
+            count = (offer.parts or 0) * offer.metrics
+            rule = f"at most {parts.MOST_MESSAGES}, or a device would encrypt them for minutes"
+            _require(count <= parts.MOST_MESSAGES, "number of messages of a report", count, rule)
             self._check_parts(offer, offer.divisor)
 
     def _check_bits(self, offer: Offer, divisor: int, bias: Fraction) -> None:

@@ -21,7 +21,7 @@ from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
 from tacit.aggregation.interface import CheckedShare
 from tacit.aggregation.round_state import PartyRoundState, kept_outcome
-from tacit.errors import TacitError
+from tacit.errors import Rejected, TacitError
 from tacit.noise import NoiseDistribution
 from tacit.protocols.contract import Protocol as PrivacyProtocol
 from tacit.records import Records
@@ -239,6 +239,8 @@ class CoordinatorEngine(RoundEngine):
             announcement = announce(description, (signature,))
         else:
             announcement = require_link(link).describe(description, signature)
+        if not announcement.startswith(description):
+            raise Rejected("the helper answered with the announcement of another round")
         accept(self.description, self.context.pinned, announcement)
         return announcement
 

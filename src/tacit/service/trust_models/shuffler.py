@@ -25,7 +25,7 @@ from tacit.aggregation.shuffler import (
 from tacit.aggregation.shuffler_reports import ShufflerReports, bind
 from tacit.aggregation.two_servers import SLOT, RoundOutcome, read_outcome
 from tacit.aggregation.wire import Kind, kind_of
-from tacit.errors import Rejected, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError, Unavailable, require
 from tacit.noise import Binomial
 from tacit.noise.parameters import sum_of_shares
 from tacit.protocols.contract import Protocol
@@ -59,7 +59,7 @@ from tacit.service.trust_models.contract import (
     stated_codec,
 )
 from tacit.terms import BY_POLICY, Terms
-from tacit.terms.parts import CERTIFIED_POLYA
+from tacit.terms.parts import CERTIFIED_POLYA, MOST_MESSAGES
 
 KIND = "mixing"
 RECEIVED = b"received"
@@ -106,8 +106,13 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
 
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Mixed:
-        """Bits or additive shares; rejects noise that differs from that of the terms."""
-        return stated_codec(protocol, terms, KIND, Mixed)
+        """Bits or additive shares; rejects noise that differs from that of the terms, and more
+        messages than a device encrypts.
+        """
+        found = stated_codec(protocol, terms, KIND, Mixed)
+        rule = f"at most {MOST_MESSAGES}. Use larger rounds, a larger epsilon or fewer levels"
+        require(found.count <= MOST_MESSAGES, "number of messages of a report", found.count, rule)
+        return found
 
     @staticmethod
     def traffic(announced: LiveRound) -> tuple[tuple[int, ...], int]:
