@@ -342,7 +342,7 @@ class ErrorDistribution:
         The noise distribution, in levels; None for no noise.
     misread
         Bound on the probability that the released value is not sum + noise: it wrapped around the
-        modulus, or the batch was spoilt.
+        modulus, or the batch contains an invalid message.
 
     Notes
     -----

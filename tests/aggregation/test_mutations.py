@@ -1,6 +1,4 @@
-"""At least 10,000 spoilt messages per intermediary: every one is rejected, and the round goes on as
-before.
-"""
+"""At least 10,000 altered messages per aggregation: each is rejected, the round unaffected."""
 
 from __future__ import annotations
 
@@ -140,7 +138,7 @@ def test_the_shuffler_rejects_ten_thousand_altered_messages_and_stays_exact(
     analyzer.take(batch)
     analyzer.close()
     assert sorted(analyzer.view().messages) == sorted(sent * 2)
-    assert analyzer.view().spoilt == 0
+    assert analyzer.view().invalid == 0
     assert spoiler.rejected >= 10_000
 
 
@@ -227,7 +225,7 @@ def test_encrypted_garbage_from_a_client_is_rejected_or_aborts_the_round(
 
     A wrong reveal must never give a wrong sum.
     """
-    rng, outcomes = random.Random(6), {"exact": 0, "refused": 0}
+    rng, outcomes = random.Random(6), {"exact": 0, "aborted": 0}
     for trial in range(60):
         session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 1009, Neighbourhood(3, 2)))
         stage = ("share", "reveal")[trial % 2]
@@ -258,11 +256,11 @@ def test_encrypted_garbage_from_a_client_is_rejected_or_aborts_the_round(
                         session.server.take(message)
                 session.outgoing = session.server.close()
         except Rejected:
-            outcomes["refused"] += 1
+            outcomes["aborted"] += 1
         else:
             view = session.server.view()
             outcomes["exact"] += view.numbers == (7 * view.reports,)
-    assert outcomes["exact"] + outcomes["refused"] == 60
+    assert outcomes["exact"] + outcomes["aborted"] == 60
     assert min(outcomes.values()) > 0
 
 

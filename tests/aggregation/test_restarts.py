@@ -1,6 +1,5 @@
-"""Random schedules of crashes, restores of old and new states, copies side by side, duplicates,
-delays and reorderings: the exact sum or multiset or a rejection, never two answers, and nothing but
-`Rejected` is raised.
+"""Random schedules of crashes, restored states, clones, duplicates, delays and reorderings: one
+exact result or an abort, never two answers.
 """
 
 from __future__ import annotations
@@ -117,9 +116,9 @@ class MaskingSchedule:
         self.views: set[SumView] = set()
         self.masked: set[bytes] = set()
         self.answered: set[bytes] = set()
-        self.liars = {self.clients[0].address} if rng.random() < 0.5 else set()
+        self.attackers = {self.clients[0].address} if rng.random() < 0.5 else set()
         self.lie = rng.choice((Kind.CHECKED, Kind.SHARES, Kind.KEYS, Kind.REVEAL, Kind.JOIN))
-        if self.lie is Kind.JOIN and self.liars:
+        if self.lie is Kind.JOIN and self.attackers:
             self.clients[0]._masking_public = public_bytes(new_key())
         self.inbound = [client.join() for client in self.clients]
 
@@ -162,14 +161,14 @@ class MaskingSchedule:
                     self.answered.add(message)
                 if made is not None and made[3] == Kind.MASKED:
                     self.masked.add(client.address)
-                if made is not None and client.address in self.liars and made[3] == self.lie:
+                if made is not None and client.address in self.attackers and made[3] == self.lie:
                     made = self.reworded(client, made)
                 if made is not None and made not in self.inbound:
                     self.inbound.append(made)
 
     def leaves(self, client: MaskingClient, message: bytes) -> bool:
         """A client that does not know its masking key is gone before it masks."""
-        keyless = self.lie is Kind.JOIN and client.address in self.liars
+        keyless = self.lie is Kind.JOIN and client.address in self.attackers
         return keyless and message[3] == Kind.PAIRS
 
     def reworded(self, client: MaskingClient, message: bytes) -> bytes:
@@ -234,7 +233,7 @@ class MaskingSchedule:
             assert sum(self.values[address] for address in counted) == total
             assert self.masked.issuperset(counted)
             assert len(counted) == view.reports >= self.minimum
-            assert all(self.liars.intersection(blame.addresses) for blame in view.blamed)
+            assert all(self.attackers.intersection(blame.addresses) for blame in view.blamed)
         return bool(self.views)
 
 
@@ -306,7 +305,7 @@ class MixingSchedule:
             known = Counter(bytes((place,)) for place in range(len(self.wrapped)))
             assert not Counter(view.messages) - known
             assert len(view.messages) == view.reports >= self.minimum
-            assert view.spoilt == 0
+            assert view.invalid == 0
         return bool(self.views)
 
 

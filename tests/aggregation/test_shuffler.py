@@ -1,4 +1,4 @@
-"""Mixing hands over exactly the messages that came, in random order, or rejects."""
+"""The shuffler forwards exactly the received messages in random order, or rejects."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_shuffler_forwards_exactly_the_received_messages_or_rejects(
         assert len(came) < minimum
     else:
         assert Counter(view.messages) == Counter(message for report in came for message in report)
-        assert (view.reports, view.spoilt) == (len(came), 0)
+        assert (view.reports, view.invalid) == (len(came), 0)
 
 
 def test_the_hybrid_suite_forwards_the_same_messages() -> None:
@@ -93,7 +93,7 @@ def test_a_reencrypted_message_counts_once() -> None:
     )
     with pytest.raises(Rejected, match="counts once"):
         shuffler.take(header(Kind.WRAPPED, session.round.identity) + again)
-    assert finish(shuffler, analyzer).spoilt == 0
+    assert finish(shuffler, analyzer).invalid == 0
 
 
 def test_the_analyzer_counts_messages_repeated_by_the_shuffler_once() -> None:
@@ -103,7 +103,7 @@ def test_the_analyzer_counts_messages_repeated_by_the_shuffler_once() -> None:
     shuffler._taken[b"again"] = next(iter(shuffler._taken.values()))
     view = finish(shuffler, analyzer)
     assert (sorted(view.messages), view.reports) == ([b"a", b"b", b"c"], 4)
-    assert (view.spoilt, view.repeated) == (1, 1)
+    assert (view.invalid, view.repeated) == (1, 1)
 
 
 def test_a_shuffler_that_pads_with_duplicates_releases_nothing() -> None:
@@ -125,7 +125,7 @@ def test_an_invalid_message_drops_only_itself() -> None:
     )
     shuffler.take(header(Kind.WRAPPED, session.round.identity) + nonsense)
     view = finish(shuffler, analyzer)
-    assert (sorted(view.messages), view.spoilt) == ([b"a", b"b", b"c"], 1)
+    assert (sorted(view.messages), view.invalid) == ([b"a", b"b", b"c"], 1)
 
 
 Nonsense = Callable[[ShufflerSession], bytes]
@@ -194,7 +194,7 @@ def test_invalid_messages_abort_no_round_with_its_minimum_of_valid_ones(
     view = finish(shuffler, analyzer)
     expected = Counter([b"a"] * honest) + Counter(bytes((place,)) for place in range(honest))
     assert Counter(view.messages) == expected
-    assert (view.reports, view.spoilt, view.repeated) == (honest + 5, 10, 0)
+    assert (view.reports, view.invalid, view.repeated) == (honest + 5, 10, 0)
 
 
 def test_two_messages_with_one_id_count_once_and_are_reported() -> None:
@@ -206,7 +206,7 @@ def test_two_messages_with_one_id_count_once_and_are_reported() -> None:
         shuffler.take(session.wrap([b"a", b"b"]))
     view = finish(shuffler, analyzer)
     assert len(view.messages) == 7
-    assert (view.reports, view.spoilt, view.repeated) == (4, 1, 1)
+    assert (view.reports, view.invalid, view.repeated) == (4, 1, 1)
 
 
 def test_messages_that_the_shuffler_cannot_decrypt_take_no_slot() -> None:
@@ -222,7 +222,7 @@ def test_messages_that_the_shuffler_cannot_decrypt_take_no_slot() -> None:
             shuffler.take(wrapped(session, inner))
     for _ in range(3):
         shuffler.take(session.wrap([b"a", b"b"]))
-    assert finish(shuffler, analyzer).spoilt == 0
+    assert finish(shuffler, analyzer).invalid == 0
 
 
 def test_batches_below_the_minimum_are_deleted_and_not_forwarded() -> None:

@@ -1,5 +1,5 @@
-"""Participants of masking and mixing who send nonsense, too much, or what is not theirs: what they
-cannot do, and what they can, which docs/explanation/trust/secure-aggregation.md says.
+"""Malicious clients of secure aggregation and the shuffler: prevented attacks, and those that
+docs/explanation/trust/secure-aggregation.md lists as possible.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.aggregation.malicious_clients import (
     Garbage,
-    Liar,
+    MaliciousClient,
     Slanderer,
     WrongShare,
-    make_lie,
+    corrupt,
     play,
     reworded,
 )
@@ -113,12 +113,12 @@ def test_more_malicious_clients_than_tolerated_abort_and_are_named() -> None:
         session.server.view()
 
 
-@pytest.mark.parametrize("liar", [Garbage(), Garbage(signs=False), Slanderer(of=2)])
-def test_a_client_that_aborts_before_masking_is_named(liar: Liar) -> None:
+@pytest.mark.parametrize("attacker", [Garbage(), Garbage(signs=False), Slanderer(of=2)])
+def test_a_client_that_aborts_before_masking_is_named(attacker: MaliciousClient) -> None:
     """Where nobody can be spared, one that is left out costs the round."""
     session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
     with pytest.raises(Rejected, match=r"must be at least 8.* Blamed: client 3 "):
-        play(session, {3: liar})
+        play(session, {3: attacker})
 
 
 def test_an_abort_lists_a_bounded_number_of_malicious_clients() -> None:
@@ -130,15 +130,15 @@ def test_an_abort_lists_a_bounded_number_of_malicious_clients() -> None:
 def test_an_accusation_lists_each_fault_once() -> None:
     """One that repeats itself would be kept, however long it is."""
     session = MaskingSession([1] * 8, MaskingPlan(6, 100, Neighbourhood(7, 5)))
-    make_lie(session.clients[3], Garbage())
+    corrupt(session.clients[3], Garbage())
     for step in (session.join, session.share, session.check):
         step()
     accuser = session.clients[5]
     accused = accuser.accuse(session.outgoing[accuser.address])
     with pytest.raises(Rejected, match="did not complain about"):
         session.server.take(reworded(session, accuser, accused, lambda said: 1000 * said))
-    liar = session.server._by_address[session.clients[3].address].number
-    other = ((liar + 1) % 8).to_bytes(4, "big")
+    attacker = session.server._by_address[session.clients[3].address].number
+    other = ((attacker + 1) % 8).to_bytes(4, "big")
     with pytest.raises(Rejected, match="did not complain about"):
         session.server.take(reworded(session, accuser, accused, lambda said: other + said[4:]))
     session.server.take(accused)
@@ -148,7 +148,7 @@ def test_a_receiver_of_two_invalid_shares_proves_both_and_is_not_blamed() -> Non
     """It is in two complaints and so left out; its server has it show the keys."""
     session = MaskingSession([1] * 12, MaskingPlan(9, 100, Neighbourhood(11, 7)))
     for place in (5, 8):
-        make_lie(session.clients[place], Garbage(some=1))
+        corrupt(session.clients[place], Garbage(some=1))
     for step in (session.join, session.share, session.mask, session.reveal):
         step()
     view = session.server.view()
@@ -165,11 +165,11 @@ def test_two_malicious_clients_can_exclude_as_many_honest_ones() -> None:
     alone = [(blame.kind, blame.numbers) for blame in view.blamed if len(blame.numbers) == 1]
     assert alone == [(Misbehaviour.DISPUTED, (0,)), (Misbehaviour.DISPUTED, (1,))]
     pairs = {blame.numbers for blame in view.blamed if len(blame.numbers) == 2}
-    assert pairs == {(honest, liar) for honest in (0, 1) for liar in (10, 11)}
+    assert pairs == {(honest, attacker) for honest in (0, 1) for attacker in (10, 11)}
     assert view.numbers == (10,)
 
 
-class About(Liar):
+class About(MaliciousClient):
     """Complains of the parcel of this client."""
 
     def __init__(self, number: int) -> None:
@@ -182,16 +182,16 @@ class About(Liar):
         return self.number.to_bytes(4, "big")
 
 
-@pytest.mark.parametrize("lying", [True, False])
-def test_malicious_clients_that_know_the_graph_can_disconnect_it(lying: bool) -> None:
+@pytest.mark.parametrize("corrupted", [True, False])
+def test_malicious_clients_that_know_the_graph_can_disconnect_it(corrupted: bool) -> None:
     """Not prevented: clients 2, 4, 10 and 12 have 3 and 11 left out, so that of all masks between 5
     to 9 and the others they know every one; with a server that follows the protocol they see the
     sum of these five. If they do not lie, masks with 3 and 11 hide it.
     """
     numbers = [100 + place for place in range(16)]
     session = ring_session(numbers, 14, 10_000, Neighbourhood(4, 3))
-    for liar, about in ((2, 3), (4, 3), (10, 11), (12, 11)) if lying else ():
-        make_lie(session.clients[liar], About(about))
+    for attacker, about in ((2, 3), (4, 3), (10, 11), (12, 11)) if corrupted else ():
+        corrupt(session.clients[attacker], About(about))
     for step in (session.join, session.share, session.mask):
         step()
     registry, cluster = session.server._registry, range(5, 10)
@@ -200,9 +200,9 @@ def test_malicious_clients_that_know_the_graph_can_disconnect_it(lying: bool) ->
             session.server.take(client.reveal(session.outgoing[client.address]))
     registry.reconstruct_seeds()
     known = [
-        (number > liar, seed)
-        for liar in (4, 10)
-        for number, seed in session.clients[liar]._pairs.items()
+        (number > attacker, seed)
+        for attacker in (4, 10)
+        for number, seed in session.clients[attacker]._pairs.items()
         if number in cluster
     ]
     taken = [registry.own_seeds[number] for number in cluster] + [
@@ -211,24 +211,24 @@ def test_malicious_clients_that_know_the_graph_can_disconnect_it(lying: bool) ->
     added = [seed for up, seed in known if up]
     (masks,) = masks_total(added, taken, 10_000, 1)
     seen = (sum(registry.members[number].masked[0] for number in cluster) + masks) % 10_000
-    assert (seen == sum(numbers[5:10])) is lying
+    assert (seen == sum(numbers[5:10])) is corrupted
     session.outgoing = session.server.close()
-    assert session.server.view().reports == (14 if lying else 16)
+    assert session.server.view().reports == (14 if corrupted else 16)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(10, 40), min_size=1), min_size=1))
 def test_excluded_honest_clients_are_bounded_by_malicious_ones_times_a_logarithm(
     complaints: dict[int, set[int]],
 ) -> None:
-    disputes: dict[int, set[int]] = {liar: set(of) for liar, of in complaints.items()}
-    for liar, of in complaints.items():
+    disputes: dict[int, set[int]] = {attacker: set(of) for attacker, of in complaints.items()}
+    for attacker, of in complaints.items():
         for honest in of:
-            disputes.setdefault(honest, set()).add(liar)
+            disputes.setdefault(honest, set()).add(attacker)
     out = _most_disputed(disputes)
-    liars = len(complaints)
+    attackers = len(complaints)
     honest_out = sum(number >= 10 for number in out)
-    assert honest_out <= liars * (1 + math.log(liars))
-    assert honest_out == 0 or liars > 1
+    assert honest_out <= attackers * (1 + math.log(attackers))
+    assert honest_out == 0 or attackers > 1
 
 
 def test_invalid_messages_to_the_shuffler_displace_no_honest_report() -> None:
@@ -263,7 +263,7 @@ def test_invalid_inner_ciphertexts_do_not_count(honest: int, opens: bool) -> Non
     if opens:
         session.analyzer.close()
         view = session.analyzer.view()
-        assert (len(view.messages), view.spoilt) == (3, 1)
+        assert (len(view.messages), view.invalid) == (3, 1)
     else:
         with pytest.raises(Rejected, match=r"valid messages .* is 2: must be at least 3"):
             session.analyzer.close()

@@ -1,5 +1,4 @@
-"""Small rounds of every protocol that goes through an intermediary, and what their participants
-report.
+"""Small rounds of every protocol that uses an aggregation, with reports of their participants.
 
 A protocol that is added to `FITS` needs an entry here; `test_every_pairing_is_tested` says so.
 """

@@ -1,6 +1,4 @@
-"""One who lies in a round that is carried through masking costs at most its own number, and what
-the round shows names it.
-"""
+"""A malicious client in a masked round costs at most its own number and is named."""
 
 from __future__ import annotations
 
@@ -8,7 +6,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.aggregation.malicious_clients import Garbage, Liar, UnknownKey, WrongShare, make_lie
+from tests.aggregation.malicious_clients import (
+    Garbage,
+    MaliciousClient,
+    UnknownKey,
+    WrongShare,
+    corrupt,
+)
 
 from tacit.aggregation import MaskingClient, Neighbourhood, SumView
 from tacit.aggregation.blame import Misbehaviour
@@ -21,7 +25,7 @@ PEOPLE, AMONG = 200, Neighbourhood(12, 8)
 
 
 @pytest.mark.parametrize(
-    ("liar", "lie", "counted"),
+    ("attacker", "lie", "counted"),
     [
         (WrongShare(), Misbehaviour.WRONG_SHARE, PEOPLE),
         (Garbage(), Misbehaviour.DISPUTED, PEOPLE - 1),
@@ -29,7 +33,7 @@ PEOPLE, AMONG = 200, Neighbourhood(12, 8)
     ],
 )
 def test_one_malicious_client_of_two_hundred_is_excluded_and_named(
-    liar: Liar, lie: Misbehaviour, counted: int
+    attacker: MaliciousClient, lie: Misbehaviour, counted: int
 ) -> None:
     protocol = SecureSum(
         PEOPLE, 1, DiscreteLaplace(1), PureDP(1.0), threat=ThreatModel(dropout=0.05)
@@ -39,7 +43,7 @@ def test_one_malicious_client_of_two_hundred_is_excluded_and_named(
     def made(*about: Any) -> MaskingClient:
         devices.append(MaskingClient(*about))
         if len(devices) == 1:
-            make_lie(devices[0], liar)
+            corrupt(devices[0], attacker)
         return devices[-1]
 
     with patch("tacit.aggregation.in_process.MaskingClient", made):

@@ -1,6 +1,5 @@
-"""Every protocol through every intermediary that fits: what is released is what the ideal
-functionality opens, exactly; nothing is released for too few; what does not fit is rejected with
-what does.
+"""Every protocol through every matching aggregation: releases equal the ideal functionality, small
+rounds release nothing, mismatches are rejected.
 """
 
 from __future__ import annotations
@@ -287,7 +286,7 @@ def view_of(name: str) -> tuple[Protocol, ShuffledView]:
 def test_an_invalid_message_aborts_sums_of_shares_and_certified_groups(name: str) -> None:
     protocol, view = view_of(name)
     with pytest.raises(TacitError, match=r"the round is aborted|nothing is released"):
-        released(protocol, replace(view, messages=view.messages[1:], spoilt=1), "mixing")
+        released(protocol, replace(view, messages=view.messages[1:], invalid=1), "mixing")
     nonsense = b"\xff" * len(view.messages[0])
     with pytest.raises(TacitError, match=r"the round is aborted|nothing is released"):
         released(protocol, replace(view, messages=(nonsense, *view.messages[1:])), "mixing")
@@ -300,7 +299,7 @@ def test_an_invalid_bit_counts_as_a_zero_of_its_sender(name: str) -> None:
     first = view.messages.index(b"\x01")  # a one of the first coordinate
     rest = view.messages[:first] + view.messages[first + 1 :]
     for messages in (rest, (*rest, b"\xff")):
-        less = released(protocol, replace(view, messages=messages, spoilt=1), "mixing")
+        less = released(protocol, replace(view, messages=messages, invalid=1), "mixing")
         assert less.values == (whole.values[0] - 1, *whole.values[1:])
         assert less.reports == whole.reports
 
@@ -337,7 +336,7 @@ NONSENSE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 @pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector", "joint-bits"])
 def test_one_invalid_report_aborts_no_shuffled_round_of_bits(name: str, lie: str) -> None:
     """Through real mixing: what is released differs from the others' ones by no more than the
-    liar's bits, which were all under one label.
+    attacker's bits, which were all under one label.
     """
     protocol, messages = started(name)
     honest: list[Any] = [payload(protocol, message, "mixing") for message in messages]

@@ -1,4 +1,4 @@
-"""The demonstration: its report, and that nothing stays behind however it ends."""
+"""The demonstration: its report, and its cleanup however it ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoProgress:
         told = DemoProgress(
             pair.coordinator.status(digest),
             pair.coordinator.estimates(digest),
-            VisitCounts(came=9, sent=4, sent_bytes=488, refused={"another: 409": 2}),
+            VisitCounts(came=9, sent=4, sent_bytes=488, rejected={"another: 409": 2}),
             12.0,
             ("http://127.0.0.1:1", "http://127.0.0.1:2"),
         )

@@ -1,4 +1,4 @@
-"""What the pages say, who may see them, and what a browser may do with them; without a browser."""
+"""Contents, access control and security headers of the pages, without a browser."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_hostile_names_are_escaped_in_lists_and_errors() -> None:
 
 
 def test_hostile_names_are_escaped_in_the_report_of_a_demonstration(view: dict[str, Any]) -> None:
-    counts = VisitCounts(refused={f"{HOSTILE}: 422": 1})
+    counts = VisitCounts(rejected={f"{HOSTILE}: 422": 1})
     told = DemoProgress(view["status"], view["estimates"], counts, 1.0, ("", ""), view)
     found = harmless(report.html(told), 0)
     assert any(text.startswith(f"1 times {HOSTILE}") for text in found.texts)

@@ -207,7 +207,7 @@ class ClientRegistry:
         keys, convicted = self._reconstruct(masking, SharedSecret.MASKING)
         self.own_seeds, self.appealed = self._reconstruct(own, SharedSecret.OWN)
         if convicted:
-            raise _refusal(
+            raise _rejection(
                 f"client {min(convicted)} dropped out late and shared another masking key than it "
                 "announced"
             )
@@ -249,7 +249,7 @@ class ClientRegistry:
         }
         seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
         if len(seeds) < len(shared):
-            raise _refusal(
+            raise _rejection(
                 f"{len(silent)} neighbours of convicted clients have not revealed their pairwise "
                 "masks, and the shared seeds are invalid"
             )
@@ -385,17 +385,19 @@ class ClientRegistry:
     def _check_opens(self, staying: AbstractSet[int]) -> None:
         check_minimum(len(staying), self.round.minimum)
         if not connected([one.pairs for one in self.members], staying):
-            raise _refusal(
+            raise _rejection(
                 "survivors form groups without common masks, whose separate sums would be revealed"
             )
 
 
-def _refusal(why: str) -> Rejected:
+def _rejection(why: str) -> Rejected:
     return Rejected(f"{why}. Nothing was released: wait for more messages, or start a new round.")
 
 
 def _too_few(owner: int, what: str, count: int, threshold: int) -> Rejected:
-    return _refusal(f"number of {what} of client {owner} is {count}: must be at least {threshold}")
+    return _rejection(
+        f"number of {what} of client {owner} is {count}: must be at least {threshold}"
+    )
 
 
 def _with_enough(near: Mapping[int, set[int]], threshold: int) -> dict[int, set[int]]:

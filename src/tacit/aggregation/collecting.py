@@ -119,16 +119,16 @@ class Collector:
         first, second = said.get(0), said.get(1)
         if first is None or second is None:
             who = " and ".join(str(n) for n, content in said.items() if content is None)
-            return _refusal(
+            return _abort(
                 f"server {who} aborted the round, whose minimum batch size is {self.round.minimum}"
             )
         size = partial_head(self.round).size
         about, other = (content[:size] for content in (first, second))
         if about != other:
-            return _refusal("servers added up different reports. Nothing was released")
+            return _abort("servers added up different reports. Nothing was released")
         reports, _, *rejected = partial_head(self.round).unpack(about)
         if not self.round.minimum <= reports <= self.round.slots:
-            return _refusal(f"number of reports is {reports}: must be {self.round.minimum} or more")
+            return _abort(f"number of reports is {reports}: must be {self.round.minimum} or more")
         m, length = self.round.modulus, self.round.length
         sums = (
             unpack_numbers(content[size:], m, length, "partial sum") for content in (first, second)
@@ -159,7 +159,7 @@ class Collector:
         return signed
 
 
-def _refusal(reason: str) -> bytes:
+def _abort(reason: str) -> bytes:
     return _ABORTED + reason.encode()
 
 

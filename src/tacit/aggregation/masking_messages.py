@@ -136,11 +136,11 @@ def _read_sent_shares(registry: ClientRegistry, member: Member, content: bytes) 
 def _read_checked(registry: ClientRegistry, member: Member, content: bytes) -> None:
     _check_turn(member, member.checked is not None, "checked its encrypted shares")
     _check_present(member, member.ciphertexts, "has not shared its secrets")
-    spoilt = read_listed(content, len(content) // 4, "CHECKED")
-    sharers = {other.number for other in registry.sharers(member)} if spoilt else set()
-    if spoilt != sorted(sharers.intersection(spoilt)):
+    invalid = read_listed(content, len(content) // 4, "CHECKED")
+    sharers = {other.number for other in registry.sharers(member)} if invalid else set()
+    if invalid != sorted(sharers.intersection(invalid)):
         raise Rejected("CHECKED names clients whose encrypted shares the client did not receive")
-    member.checked = frozenset(spoilt)
+    member.checked = frozenset(invalid)
 
 
 def _read_masked(registry: ClientRegistry, member: Member, content: bytes) -> None:

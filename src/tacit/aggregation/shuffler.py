@@ -408,14 +408,14 @@ class Shuffler(_ShuffleParty):
 class ShuffledView:
     """The analyzer's view: messages in random order, the number of reports and of dropped messages.
 
-    `spoilt` counts messages that do not decrypt or repeat another's id; `repeated` counts the
+    `invalid` counts messages that do not decrypt or repeat another's id; `repeated` counts the
     latter. Honest clients and shufflers produce none. Dropped messages do not abort a round that
     has its minimum of valid ones.
     """
 
     messages: tuple[bytes, ...]
     reports: int
-    spoilt: int
+    invalid: int
     repeated: int = 0
 
 
@@ -458,10 +458,10 @@ class Analyzer(_ShuffleParty):
                 raise Rejected("round is not released: there are no messages")
             counts, rest = wire.leading_fields(_VIEW_HEAD, entry.content, "record")
             reports, unopened, repeated = counts
-            size, spoilt = self.round.size, unopened + repeated
-            count = reports * self.round.messages - spoilt
+            size, invalid = self.round.size, unopened + repeated
+            count = reports * self.round.messages - invalid
             messages = tuple(wire.records(rest, size, count, "record"))
-            return ShuffledView(messages, reports, spoilt, repeated)
+            return ShuffledView(messages, reports, invalid, repeated)
 
     def save(self) -> bytes:
         """The description and the batch, encrypted as received."""

@@ -141,7 +141,7 @@ def _print_result(shown: DemoProgress) -> None:
     if rows:
         print_table(shown.status["question"], heads, rows)
     print_sentence("sent", " ".join(report.sent(shown)))
-    print_sentence("rejected", " ".join(report.refused(shown)))
+    print_sentence("rejected", " ".join(report.rejected(shown)))
     note = "everything ran here: this shows the protocol, not the separation of trust"
     print_sentence("note", note)
 

@@ -100,9 +100,9 @@ class GroupedShares:
         most = max(p.tau for p in rows) + 1
         columns = []
         for p in rows:
-            spoilt = np.full(2 * p.tau + 3, float(p.mixture) / (p.bits + 1))
-            spoilt[1:-1] += (1 - float(p.mixture)) * share_probabilities(p)
-            columns.append(np.pad(spoilt, most - p.tau - 1))
+            mixed = np.full(2 * p.tau + 3, float(p.mixture) / (p.bits + 1))
+            mixed[1:-1] += (1 - float(p.mixture)) * share_probabilities(p)
+            columns.append(np.pad(mixed, most - p.tau - 1))
         users = np.array([group.participants for group in cut], dtype=float)
         return users, np.arange(-most, most + 1, dtype=float), np.column_stack(columns)
 
@@ -261,9 +261,9 @@ class PureShuffle(SumProtocol):
             shares = rng.choice(
                 np.arange(-p.tau, p.tau + 1), size=len(part), p=share_probabilities(p)
             )
-            spoilt = rng.random(len(part)) < float(p.mixture)
+            replaced = rng.random(len(part)) < float(p.mixture)
             uniform = rng.integers(0, p.bits + 1, size=len(part))
-            ones[start : start + size] = np.where(spoilt, -1 - uniform, p.tau + part + shares)
+            ones[start : start + size] = np.where(replaced, -1 - uniform, p.tau + part + shares)
             start += size
         return ones
 
@@ -317,7 +317,7 @@ class PureShuffle(SumProtocol):
         """Shares are independent of bits, so all shares of a row are drawn at once; only the few
         uniform counts replace a user's bit.
         """
-        value, spoilt = total, 0
+        value, replaced = total, 0
         for group in self._present(reports):
             p, size = group.row.certificate.parameters, group.participants
             lost = int(rng.binomial(size, float(p.mixture)))
@@ -325,12 +325,12 @@ class PureShuffle(SumProtocol):
                 rng.multinomial(size - lost, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1)
             )
             value += int(rng.integers(0, p.bits + 1, size=lost).sum()) - p.tau * lost
-            spoilt += lost
+            replaced += lost
         ones, left = total, reports
-        for _ in range(spoilt):  # which bits are replaced: sampled without replacement
+        for _ in range(replaced):  # which bits are replaced: sampled without replacement
             held = int(rng.random() * left < ones)
             value, ones, left = value - held, ones - held, left - 1
-        return Aggregate((value,), reports, wrapped=spoilt > 0)
+        return Aggregate((value,), reports, wrapped=replaced > 0)
 
     @property
     def reach(self) -> tuple[float, float]:

@@ -195,7 +195,7 @@ def _shares(protocol: Protocol, count: int, modulus: int) -> Mixed:
 
 
 def _check_all(arrived: int, expected: int, what: str) -> None:
-    """Reject a view in which a message is spoilt."""
+    """Reject a view with an invalid message."""
     if arrived != expected:
         raise Rejected(
             f"{arrived} of {expected} {what} arrived, so the round is aborted and nothing is "

@@ -64,11 +64,11 @@ def draw_certified_ones(parameters: PureShuffleParameters) -> Callable[[int], in
     mixture, it is uniform instead.
     """
     p = parameters
-    spoilt = uniform_below(p.bits + 1) if Chance(p.mixture).flip() else None
+    replaced = uniform_below(p.bits + 1) if Chance(p.mixture).flip() else None
     share = p.tau + 1
     while abs(share) > p.tau:
         share = draw_laplace_share(1 / p.noise_epsilon, p.users)
-    return lambda bit: p.tau + bit + share if spoilt is None else spoilt
+    return lambda bit: p.tau + bit + share if replaced is None else replaced
 
 
 def draw_skellam(variance: Fraction) -> int:

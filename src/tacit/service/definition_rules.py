@@ -41,7 +41,7 @@ CERTIFIED = "shuffle-dp-se"
 """The algorithm whose noise is certified: pure, for bits."""
 
 BY_INVITATION = ("split-dp-se", CERTIFIED)
-"""Algorithms whose rounds one spoilt message aborts."""
+"""Algorithms whose rounds one invalid message aborts."""
 
 
 def smallest(min_batch_size: int, dropout: Fraction) -> int:
@@ -218,7 +218,7 @@ def check_issuer(issuer: bytes, info: ValidationInfo) -> bytes:
     if admission == "open" and info.data.get("algorithm") in BY_INVITATION:
         raise RuleViolation(
             f'people.admission is "open"; {info.data["algorithm"]} is by invitation only, because '
-            "one spoilt message aborts a round: use invitations, or sdp-ae"
+            "one invalid message aborts a round: use invitations, or sdp-ae"
         )
     return issuer
 

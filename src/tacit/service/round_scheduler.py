@@ -83,7 +83,7 @@ def _plan(party: Coordinator, lineage: bytes) -> Loaded | None:
         if row.state is not State.RUNNING or transaction.has_unfinished(lineage):
             return None
         if transaction.has_aborted_early(lineage, party.now):
-            return None  # strangers who fill rounds with spoilt reports open no others by that
+            return None  # strangers who fill rounds with invalid reports open no others by that
         terms = transaction.terms(row.digest).terms
         if not _within_days(party.now, terms, _timing(row)):
             if party.now >= terms.first_second:  # no further round fits
@@ -302,7 +302,7 @@ class _Batch:
     ) -> Estimate | None:
         """The estimate from a released view; None without one, or if the view is useless.
 
-        One spoilt message makes all additive shares of a round useless.
+        One invalid message makes all additive shares of a round useless.
         """
         if view is None:
             return None

@@ -465,7 +465,7 @@ class SiloAgent:
     def _check_uncharged(self, known: Mapping[int, tuple[bytes, bytes]]) -> None:
         """Reject if an evaluation without a charge has one on record: the database was restored.
 
-        Numbers without a charge go on record before a later one is charged. So a restored database
+        Numbers without a charge are recorded before a later one is charged. So a restored database
         cannot give such a number to another evaluation and omit the later charge.
         """
         for number, (question, message) in known.items():

@@ -83,7 +83,7 @@ class FederationCoordinator:
     exchange : Exchange
         The engine that reaches the silos.
     records : Records
-        The durable state; a coordinator that restarts goes on from it.
+        The durable state; a coordinator that restarts continues from it.
     timing : CoordinatorTiming
         Deadlines, clock and pauses.
 

@@ -92,7 +92,7 @@ class FederationController(Controller):  # type: ignore[misc]
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0:
                 if abort_signal.triggered:
-                    raise TacitError("the job was aborted; the federation goes on in the next")
+                    raise TacitError("the job was aborted; the federation continues in the next")
                 time.sleep(min(left, PAUSE))
 
         path = Path(_setting(FEDERATION))

@@ -623,7 +623,7 @@ def check_live(terms: Terms) -> None:
 
     Where devices share the noise, reject an issuer of invitations that is a party of the terms: it
     could surround a participant with participants of its own. Shares that are split and mixed, and
-    certified ones, are by invitation only, because one spoilt message aborts a round.
+    certified ones, are by invitation only, because one invalid message aborts a round.
     """
     distribution = terms.noise.distribution
     allowed = NOISES[terms.trust, terms.noise.by]

@@ -30,7 +30,7 @@ PAUSE = 0.5
 _SLOT = "Tacit-Slot"
 _FAILURES = 20  # consecutive failed requests until the device has dropped out
 _MESSAGES = 7  # of a round, at most: SETUP, INBOX, PAIRS, LEFT, PROOF, REQUEST, PROOF
-_REFUSED = Reply(409)
+_CONFLICT = Reply(409)
 
 
 @dataclass
@@ -107,14 +107,14 @@ class MaskingReporter(Reporter):
     def _answered(
         self, running: OpenParticipation, session: _Session, url: str, asked: bytes
     ) -> Conversation[Reply]:
-        """Answer one message of the server; `_REFUSED` if the round cannot go on for this device.
+        """Answer one message of the server; `_CONFLICT` if this device cannot continue the round.
 
         An answer that does not arrive is sent again after the next question, with the same bytes.
         """
         try:
             answer = _answer(session, asked)
         except Rejected:
-            return _REFUSED  # too few neighbours are left, or the request is not allowed
+            return _CONFLICT  # too few neighbours are left, or the request is not allowed
         headers = (
             (_SLOT, running.slot.encode().hex()),
             ("Content-Type", "application/octet-stream"),

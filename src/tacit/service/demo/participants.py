@@ -72,7 +72,7 @@ class VisitCounts:
     sent: int = 0
     sent_bytes: int = 0
     sent_again: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
 
 
 class Breaking(httpx.AsyncBaseTransport):
@@ -114,7 +114,7 @@ class SimulatedParticipants:
         self._config = config
         self._random = random.Random(config.seed)
         self.counts = VisitCounts()
-        self._refused: Counter[str] = Counter()
+        self._rejected: Counter[str] = Counter()
         self._http = httpx.AsyncClient(
             transport=Breaking(config.seed, self.counts), timeout=20.0, mounts=NEARBY
         )
@@ -181,7 +181,7 @@ class SimulatedParticipants:
             means = config.by_context[first] if context else config.liking
             await self._take_part(device, means[given.option], vanishes=kind > 1 - VANISH)
         except TacitError as reason:
-            self._refused[f"a device stopped: {reason}"] += 1
+            self._rejected[f"a device stopped: {reason}"] += 1
         finally:
             ledger.close()
 
@@ -219,7 +219,7 @@ class SimulatedParticipants:
                 address = pinned.terms.parties[role].address
                 path = f"/rounds/{made.identity.hex()}/reports/{made.slot.number}"
                 status = (await self._http.put(address + path, content=body)).status_code
-                self._refused[f"{what}: {status}"] += 1
+                self._rejected[f"{what}: {status}"] += 1
 
     async def _pinned_terms(self) -> Pinned:
         """The terms as the coordinator shows them; a malicious participant verifies nothing."""
@@ -229,7 +229,7 @@ class SimulatedParticipants:
         return Pinned(terms, tuple(bytes.fromhex(one) for one in said["signatures"]), terms.keys)
 
     def _write(self) -> None:
-        self.counts.refused = dict(self._refused)
+        self.counts.rejected = dict(self._rejected)
         path = Path(self._config.counts)
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(self.counts)), encoding="utf-8")

@@ -20,7 +20,7 @@ def html(shown: DemoProgress) -> str:
         template="demo.html",
         style=style_sheet(),
         sent=sent(shown),
-        refused=refused(shown),
+        rejected=rejected(shown),
         seconds=shown.seconds,
     )
 
@@ -71,7 +71,7 @@ _RELEASED = {
 }
 
 
-def refused(shown: DemoProgress) -> list[str]:
+def rejected(shown: DemoProgress) -> list[str]:
     """Sentences about the rejected messages and the aborted rounds."""
     counts = shown.counts
     said = {
@@ -81,7 +81,7 @@ def refused(shown: DemoProgress) -> list[str]:
         "forged slot": "a report for a slot that was never assigned",
     }
     lines = [f"{counts.malicious:,} participants were malicious."]
-    for name, count in sorted(counts.refused.items()):
+    for name, count in sorted(counts.rejected.items()):
         what, _, status = name.partition(": ")
         why = f"{said[what]}: answered {status}" if what in said else name
         lines.append(f"{count:,} times {why.removesuffix('.')}.")
