@@ -1,5 +1,5 @@
-"""What the tests share: a way to spoil messages, and a chi-square test with a stated false-alarm
-rate.
+"""Shared fixtures: random alteration of messages, and a chi-square test with a stated false
+positive rate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the test vectors, against which a second implementation can check itself.
+"""Write the test vectors for other implementations.
 
 Run `python tests/aggregation/make_vectors.py`. Everything follows from the vectors' random bytes
 but what HPKE draws by itself (and the order of a batch): where a file has everything else as it

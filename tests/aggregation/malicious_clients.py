@@ -1,4 +1,6 @@
-"""Clients of masking who lie, each in one way, in a round of honest others."""
+"""Malicious clients of secure aggregation, one class per attack, in rounds of otherwise honest
+clients.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def reworded(session: MaskingSession, client: MaskingClient, message: bytes, spo
     return client._channel.encrypt(message[:FRONT_SIZE], spoil(content))
 
 
-class Liar:
+class MaliciousClient:
     """An honest client; the others differ from it in one thing."""
 
     leaves_before = MaskingStage.RELEASED
@@ -42,7 +44,7 @@ class Liar:
     def prepare(self, client: MaskingClient) -> None:
         """What it does before it joins."""
 
-    def lying(self) -> AbstractContextManager[object]:
+    def corrupted(self) -> AbstractContextManager[object]:
         """What is different while it shares."""
         return nullcontext()
 
@@ -54,7 +56,7 @@ class Liar:
         return content
 
 
-class WrongShare(Liar):
+class WrongShare(MaliciousClient):
     """Reveals a share, or all, that it was not given."""
 
     def __init__(self, kind: Kind = Kind.REVEAL, every: bool = False) -> None:
@@ -69,7 +71,7 @@ class WrongShare(Liar):
         return bytes(spoilt)
 
 
-class Garbage(Liar):
+class Garbage(MaliciousClient):
     """Sends parcels that do not open, to all or to some neighbours; signs them, or does not."""
 
     def __init__(self, some: int | None = None, signs: bool = True) -> None:
@@ -92,21 +94,21 @@ class Garbage(Liar):
         return sign(Signed.SHARES, signed_shares(root, ciphertexts), client._signing_key)
 
 
-class OtherShares(Liar):
+class OtherShares(MaliciousClient):
     """Encrypts shares that are not those that it committed to."""
 
-    def lying(self) -> AbstractContextManager[object]:
+    def corrupted(self) -> AbstractContextManager[object]:
         return patch(f"{CLIENT}.share_commitment", lambda *_: os.urandom(32))
 
 
 class Evader(Garbage):
     """Sends garbage and commits to other keys than those that its parcels would have."""
 
-    def lying(self) -> AbstractContextManager[object]:
+    def corrupted(self) -> AbstractContextManager[object]:
         return patch(f"{CLIENT}.key_commitment", lambda *_: os.urandom(32))
 
 
-class UnknownKey(Liar):
+class UnknownKey(MaliciousClient):
     """Announces a masking key that it does not know, and leaves before masking."""
 
     leaves_before = MaskingStage.MASKING
@@ -115,12 +117,12 @@ class UnknownKey(Liar):
         client._masking_public = public_bytes(new_key())
 
 
-class ScatteredKey(Liar):
+class ScatteredKey(MaliciousClient):
     """Shares its secrets in shares that belong to nothing, and leaves before masking."""
 
     leaves_before = MaskingStage.MASKING
 
-    def lying(self) -> AbstractContextManager[object]:
+    def corrupted(self) -> AbstractContextManager[object]:
         return patch(
             f"{CLIENT}.shamir.split_all",
             lambda secrets, _, count, __: [
@@ -129,10 +131,10 @@ class ScatteredKey(Liar):
         )
 
 
-class NoSeed(Liar):
+class NoSeed(MaliciousClient):
     """Shares a number that is one too large for a seed."""
 
-    def lying(self) -> AbstractContextManager[object]:
+    def corrupted(self) -> AbstractContextManager[object]:
         share = (1 << 256).to_bytes(SHARE_SIZE, "big")
         return patch(
             f"{CLIENT}.shamir.split_all",
@@ -140,14 +142,14 @@ class NoSeed(Liar):
         )
 
 
-class UnknownSeed(Liar):
+class UnknownSeed(MaliciousClient):
     """Commits to another seed than it shares."""
 
-    def lying(self) -> AbstractContextManager[object]:
+    def corrupted(self) -> AbstractContextManager[object]:
         return patch(f"{CLIENT}.seed_commitment", lambda *_: os.urandom(32))
 
 
-class Slanderer(Liar):
+class Slanderer(MaliciousClient):
     """Complains of parcels that open; if it accuses, with the right keys, which no honest client
     would show, or with false ones.
     """
@@ -172,29 +174,29 @@ class Slanderer(Liar):
         return content
 
 
-def make_lie(client: MaskingClient, liar: Liar) -> None:
+def corrupt(client: MaskingClient, attacker: MaliciousClient) -> None:
     """Has a client tell these lies in a round that is driven by others."""
-    liar.prepare(client)
+    attacker.prepare(client)
     answer, share = client._answer, client.share
 
     def spoilt(kind: Kind, asked: bytes, content: bytes) -> bytes:
-        return answer(kind, asked, liar.spoil(client, kind, content))
+        return answer(kind, asked, attacker.spoil(client, kind, content))
 
     def shared(setup: bytes) -> bytes:
-        with liar.lying():
+        with attacker.corrupted():
             return share(setup)
 
     def left(*_: object) -> bytes:
         raise Rejected("this client has left")
 
     client._answer, client.share = spoilt, shared  # type: ignore[method-assign]
-    if liar.leaves_before is MaskingStage.MASKING:
+    if attacker.leaves_before is MaskingStage.MASKING:
         client.mask = client.accuse = left  # type: ignore[method-assign, assignment]
 
 
 def play(
     session: MaskingSession,
-    liars: dict[int, Liar],
+    attackers: dict[int, MaliciousClient],
     silent: dict[MaskingStage, set[int]] | None = None,
     accusing: set[int] | None = None,
 ) -> None:
@@ -202,24 +204,24 @@ def play(
     some accuse instead of masking.
     """
     silent = silent or {}
-    for place, liar in liars.items():
-        liar.prepare(session.clients[place])
+    for place, attacker in attackers.items():
+        attacker.prepare(session.clients[place])
     while (stage := session.server.stage) is not MaskingStage.RELEASED:
         for place, client in enumerate(session.clients):
-            liar = liars.get(place, Liar())
-            gone = stage is liar.leaves_before or place in silent.get(stage, set())
+            attacker = attackers.get(place, MaliciousClient())
+            gone = stage is attacker.leaves_before or place in silent.get(stage, set())
             asked = stage is MaskingStage.JOINING or client.address in session.outgoing
             if gone or not asked:
                 continue
-            with liar.lying():
+            with attacker.corrupted():
                 message = _said(session, place, stage, place in (accusing or set()))
             if stage is MaskingStage.CHECKING:
                 inbox = session.outgoing[client.address]
-                liar.receive(client._channel.decrypt(inbox[:FRONT_SIZE], inbox[FRONT_SIZE:]))
+                attacker.receive(client._channel.decrypt(inbox[:FRONT_SIZE], inbox[FRONT_SIZE:]))
             if message is not None:
                 kind = Kind(message[3])
                 if kind is not Kind.JOIN:
-                    spoil = partial(liar.spoil, client, kind)
+                    spoil = partial(attacker.spoil, client, kind)
                     message = reworded(session, client, message, spoil)
                 session.server.take(message)
         session.outgoing = session.server.close()

@@ -1,6 +1,4 @@
-"""Rounds of masking whose graph is the plain ring, for tests that must know who is whose
-neighbour.
-"""
+"""Secure aggregation rounds on a plain ring graph, for tests that need to know the neighbours."""
 
 from __future__ import annotations
 

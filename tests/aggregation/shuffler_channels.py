@@ -1,4 +1,4 @@
-"""The keys of the two parties of mixing, for tests that lie in their place."""
+"""Keys of shuffler and analyzer, for tests that impersonate them."""
 
 from __future__ import annotations
 

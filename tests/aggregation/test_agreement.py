@@ -1,4 +1,4 @@
-"""Public keys have one spelling; those with which an exchange would give nothing are rejected."""
+"""Key agreement: public keys have one encoding, and keys of small order are rejected."""
 
 from __future__ import annotations
 

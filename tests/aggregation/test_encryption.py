@@ -1,6 +1,4 @@
-"""HPKE by the book: a second reading of RFC 9180 reproduces the RFC's vectors, and what it encrypts
-opens here and the other way round.
-"""
+"""HPKE against an independent implementation of RFC 9180 and the RFC's test vectors."""
 
 from __future__ import annotations
 

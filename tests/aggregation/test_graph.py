@@ -1,4 +1,4 @@
-"""The graph is regular and random, and its parameters come from exact tails."""
+"""Neighbour graphs: regular, random, with parameters from exact hypergeometric tails."""
 
 from __future__ import annotations
 

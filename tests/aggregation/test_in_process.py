@@ -1,4 +1,4 @@
-"""Whole rounds in one process take what a protocol has at hand: ints, arrays, vectors."""
+"""Rounds in one process accept integers, arrays and vectors as reports."""
 
 from __future__ import annotations
 

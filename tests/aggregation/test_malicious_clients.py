@@ -1,5 +1,5 @@
-"""One who lies in a round of masking is left out and named, or the pair is, and the others are
-released; who is honest is named by nobody.
+"""Malicious clients of secure aggregation are excluded and named, alone or as a pair, and no honest
+client is named alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.aggregation.malicious_clients import (
     Evader,
     Garbage,
-    Liar,
+    MaliciousClient,
     NoSeed,
     OtherShares,
     ScatteredKey,
@@ -102,9 +102,9 @@ OTHERS = [number for number in range(12) if number != 3]
 
 
 @pytest.mark.parametrize(
-    ("liar", "out", "named"),
+    ("attacker", "out", "named"),
     [
-        (Liar(), [], []),
+        (MaliciousClient(), [], []),
         (WrongShare(every=True), [], [(Misbehaviour.WRONG_SHARE, (3,))]),
         (Garbage(), [3], every_pair(3, OTHERS)),
         (Garbage(some=1), [], [(Misbehaviour.INVALID_SHARES, (3, 0))]),
@@ -122,16 +122,16 @@ OTHERS = [number for number in range(12) if number != 3]
     ],
 )
 def test_a_malicious_client_costs_at_most_its_own_number_and_is_named(
-    liar: Liar, out: list[int], named: Named
+    attacker: MaliciousClient, out: list[int], named: Named
 ) -> None:
     """Twelve who are all neighbours, of whom seven must agree on a secret."""
     session = session_of(12, 11, Neighbourhood(11, 7))
-    play(session, {3: liar})
+    play(session, {3: attacker})
     check_opened(session, out)
     check_named(session, *named)
 
 
-class OtherSeeds(Liar):
+class OtherSeeds(MaliciousClient):
     """Reveals its masks as if they were with somebody else."""
 
     def spoil(self, _client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
@@ -139,10 +139,10 @@ class OtherSeeds(Liar):
         return (4).to_bytes(4, "big") + content[4:] if seeds else content
 
 
-@pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed()])
-def test_revealed_seeds_are_those_requested(liar: Liar) -> None:
+@pytest.mark.parametrize("attacker", [UnknownKey(), UnknownSeed()])
+def test_revealed_seeds_are_those_requested(attacker: MaliciousClient) -> None:
     with pytest.raises(Rejected, match="are of other clients than requested"):
-        play(session_of(12, 11, Neighbourhood(11, 7)), {3: liar, 5: OtherSeeds()})
+        play(session_of(12, 11, Neighbourhood(11, 7)), {3: attacker, 5: OtherSeeds()})
 
 
 def test_a_wrong_share_of_a_dropped_clients_key_is_ignored() -> None:
@@ -153,16 +153,20 @@ def test_a_wrong_share_of_a_dropped_clients_key_is_ignored() -> None:
 
 
 def test_spare_shares_reconstruct_down_to_the_threshold_and_not_below() -> None:
-    for liars, opens in ((4, True), (5, False)):
+    for attackers, opens in ((4, True), (5, False)):
         session = session_of(12, 12, Neighbourhood(11, 7))
-        lies: dict[int, Liar] = {place: WrongShare(every=True) for place in range(liars)}
+        attacks: dict[int, MaliciousClient] = {
+            place: WrongShare(every=True) for place in range(attackers)
+        }
         if opens:
-            play(session, lies)
+            play(session, attacks)
             check_opened(session, ())
-            check_named(session, *[(Misbehaviour.WRONG_SHARE, (place,)) for place in range(liars)])
+            check_named(
+                session, *[(Misbehaviour.WRONG_SHARE, (place,)) for place in range(attackers)]
+            )
         else:
             with pytest.raises(Rejected, match=r"is 6: must be.*Blamed: client 0 revealed"):
-                play(session, lies)
+                play(session, attacks)
 
 
 def test_only_the_sender_is_named_if_a_receiver_proves_it_and_drops_out() -> None:
@@ -224,7 +228,7 @@ def test_a_false_key_convicts_no_client() -> None:
 
 
 def test_neighbours_that_drop_out_during_a_proof_lose_only_their_numbers() -> None:
-    """The seeds that they have with the liar are missing, so they count as having left."""
+    """The seeds that they have with the attacker are missing, so they count as having left."""
     session = session_of(12, 9, Neighbourhood(11, 7))
     play(
         session,
@@ -300,8 +304,10 @@ def test_a_copied_masking_key_excludes_no_honest_client() -> None:
     check_named(session, (Misbehaviour.UNKNOWN_KEY, (3,)))
 
 
-@pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed(), Garbage(), WrongShare()])
-def test_a_server_restored_at_any_stage_names_the_same_malicious_clients(liar: Liar) -> None:
+@pytest.mark.parametrize("attacker", [UnknownKey(), UnknownSeed(), Garbage(), WrongShare()])
+def test_a_server_restored_at_any_stage_names_the_same_malicious_clients(
+    attacker: MaliciousClient,
+) -> None:
     """A copy that is made from what was saved, at every step, gives the same messages and view."""
     session = session_of(8, 7, Neighbourhood(7, 5))
     original = session.server
@@ -316,7 +322,7 @@ def test_a_server_restored_at_any_stage_names_the_same_malicious_clients(liar: L
         return sent
 
     with patch.object(original, "close", closed):
-        play(session, {3: liar})
+        play(session, {3: attacker})
     assert _restored(original.save(), session).view() == original.view()
     assert original.view().blamed
 
@@ -327,8 +333,8 @@ def _restored(saved: bytes, session: MaskingSession) -> MaskingServer:
         return MaskingServer.restore(saved, session.store)
 
 
-KINDS: list[Callable[[], Liar]] = [
-    Liar,
+KINDS: list[Callable[[], MaliciousClient]] = [
+    MaliciousClient,
     WrongShare,
     lambda: WrongShare(Kind.KEYS),
     Garbage,
@@ -353,24 +359,24 @@ def test_the_sum_is_exact_and_no_honest_client_is_named(
     data: st.DataObject,
 ) -> None:
     """The sum is that of those whose numbers came, without those who were convicted afterwards or
-    vanished; every lie that is named was told by one of the liars.
+    vanished; every lie that is named was told by one of the attackers.
     """
     session = session_of(8, 5, Neighbourhood(7, 5))
     places = st.integers(0, 7)
-    liars = data.draw(st.dictionaries(places, st.sampled_from(KINDS), max_size=2))
-    lies = {place: made() for place, made in liars.items()}
+    attackers = data.draw(st.dictionaries(places, st.sampled_from(KINDS), max_size=2))
+    attacks = {place: made() for place, made in attackers.items()}
     silent = data.draw(
         st.dictionaries(st.sampled_from(FATES), st.sets(places, max_size=1), max_size=2)
     )
     try:
-        play(session, lies, silent)
+        play(session, attacks, silent)
     except Rejected:
-        assert lies or any(silent.values())
+        assert attacks or any(silent.values())
         return
     view = session.server.view()
     place_of = {client.address: place for place, client in enumerate(session.clients)}
     named = [(blame.kind, [place_of[one] for one in blame.addresses]) for blame in view.blamed]
-    false = {place for place, liar in lies.items() if type(liar) is not Liar}
+    false = {place for place, attacker in attacks.items() if type(attacker) is not MaliciousClient}
     for lie, who in named:
         assert false.intersection(who) or (lie is Misbehaviour.DISPUTED and len(false) > 1)
     out = {who[0] for lie, who in named if lie in CONVICTIONS}

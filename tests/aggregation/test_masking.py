@@ -1,5 +1,5 @@
-"""Masking gives the exact modular sum of those who stayed, or rejects; it survives dropouts down to
-the threshold.
+"""Secure aggregation releases the exact modular sum of the survivors or aborts, with dropouts down
+to the threshold.
 """
 
 from __future__ import annotations

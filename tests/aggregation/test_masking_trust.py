@@ -1,4 +1,4 @@
-"""What a lying server asks for and does not get, what lying clients cannot hide, and one lie that
+"""Malicious servers and clients of secure aggregation: rejected requests, and the one attack that
 is not prevented.
 """
 

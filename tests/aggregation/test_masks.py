@@ -1,4 +1,4 @@
-"""Masks are uniform modulo any m, and the fast way gives the same numbers as the plain one."""
+"""Masks are uniform modulo any m, and the optimised expansion equals the plain one."""
 
 from __future__ import annotations
 

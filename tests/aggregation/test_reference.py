@@ -1,6 +1,4 @@
-"""A second reader of docs/reference/wire-formats: opens the masking vector from what the pages
-say, with nothing of tacit.
-"""
+"""An independent reader of docs/reference/wire-formats decodes the masking vector without tacit."""
 
 from __future__ import annotations
 

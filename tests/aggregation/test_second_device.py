@@ -1,4 +1,4 @@
-"""A device in JavaScript, written from the page of wire formats, reports to Python's servers."""
+"""A JavaScript device, written from the documented wire formats, reports to Python servers."""
 
 from __future__ import annotations
 

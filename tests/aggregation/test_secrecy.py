@@ -1,5 +1,5 @@
-"""What each party sees of one participant is uniform, the order of a batch is uniform, and sizes
-say nothing.
+"""Each party's view of one participant is uniform, the order of a batch is uniform, and sizes are
+constant.
 
 Each chi-square test raises a false alarm with probability 1e-6 (conftest.FALSE_ALARM).
 """

@@ -1,4 +1,4 @@
-"""Shares give the secret back at the threshold and say nothing below it."""
+"""Shamir's secret sharing: reconstruction at the threshold, uniform shares below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of commitments, proofs and shares as bytes: what is not exactly one of them is rejected."""
+"""Encodings of commitment lists, proofs and shares: malformed ones are rejected."""
 
 from __future__ import annotations
 

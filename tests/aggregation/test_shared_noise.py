@@ -1,4 +1,4 @@
-"""Shares of noise in descriptions of rounds: their limits, also in bytes of a malicious server."""
+"""Announced noise shares in round descriptions: limits, also for bytes of a malicious server."""
 
 from __future__ import annotations
 

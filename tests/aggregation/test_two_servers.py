@@ -1,4 +1,4 @@
-"""Two servers give the exact noisy sum of the reports that both have, once, or reject."""
+"""Two servers release the exact noisy sum of the reports that both have, once, or abort."""
 
 from __future__ import annotations
 
@@ -405,10 +405,10 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
     late, servers = session.round.binding.closes, [session.server(role) for role in (0, 1)]
     listing = servers[1].close(late)[servers[1].peer]
     lines = (session.round.channel_key(0), session.round.channel_key(1))
-    liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
+    attacker = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
     tags = tags_of(servers[0])
     front = header(Kind.PRESENT, session.round.identity) + b"\x00"
-    servers[1].take(liar.encrypt(front, b"".join(tags[:3])), late)
+    servers[1].take(attacker.encrypt(front, b"".join(tags[:3])), late)
     servers[0].take(listing, late)
     for server in servers:
         session.collector().take(server.close(late)[session.round.collector])
@@ -424,16 +424,16 @@ def test_repeated_oversized_or_changed_lists_are_rejected() -> None:
     server, late = session.server(1), session.round.binding.closes
     tags = tags_of(server)
     lines = (session.round.channel_key(0), session.round.channel_key(1))
-    liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
+    attacker = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
     front = header(Kind.PRESENT, session.round.identity) + b"\x00"
     six = b"".join(bytes((i,)) * 16 for i in range(6))
     for content in (tags[0] * 3, b"".join(reversed(tags)), six, b"odd"):
         with pytest.raises(Rejected):
-            server.take(liar.encrypt(front, content), late)
-    server.take(liar.encrypt(front, tags[0]), late)
-    server.take(liar.encrypt(front, tags[0]), late)
+            server.take(attacker.encrypt(front, content), late)
+    server.take(attacker.encrypt(front, tags[0]), late)
+    server.take(attacker.encrypt(front, tags[0]), late)
     with pytest.raises(Rejected, match="differs from its earlier one"):
-        server.take(liar.encrypt(front, tags[1]), late)
+        server.take(attacker.encrypt(front, tags[1]), late)
     own = session.server(0).close(late)[session.server(0).peer]
     with pytest.raises(Rejected, match="not from the other server"):
         session.server(0).take(own, late)

@@ -1,5 +1,5 @@
-"""The committed vectors hold: what follows from fixed bytes comes out the same, what was encrypted
-opens as it says.
+"""The committed test vectors: deterministic derivations are reproduced, ciphertexts decrypt as
+stated.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Verified sums over two servers: what is not in range is dropped and counted, the rest opens, and
-no message, restart or liar changes what a report is verified under.
+"""Verified sums over two servers: reports out of range are dropped and counted, and the
+verification key of a report never changes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def session_of(
     return TwoServerSession(places, minimum, MODULUS, length, own, verified=True)
 
 
-class Liar:
+class Poisoner:
     """A device that sends what it likes, encrypted as a report should be."""
 
     def __init__(self, session: TwoServerSession, place: int, rng: random.Random) -> None:
@@ -130,8 +130,8 @@ def test_a_malicious_report_is_dropped_and_counted_and_the_rest_is_released() ->
         deliver(session, session.split(place, [place]))
     weights = len(session.round.proofs.prio3.circuit.weights)  # type: ignore[union-attr]
     for place, first in enumerate((1000, MODULUS - 1, pow(2, -1, MODULUS)), start=5):
-        liar = Liar(session, place, rng)
-        deliver(session, liar.encrypted(liar.claiming([first, *[0] * (weights - 1)])))
+        attacker = Poisoner(session, place, rng)
+        deliver(session, attacker.encrypted(attacker.claiming([first, *[0] * (weights - 1)])))
     assert session.finish() == SumView((10,), 5, rejected=3)
 
 
@@ -144,8 +144,8 @@ def test_fewer_valid_reports_than_the_minimum_release_nothing() -> None:
     for place in range(2):
         deliver(session, session.split(place, [1]))
     for place in (2, 3):
-        liar = Liar(session, place, rng)
-        deliver(session, liar.encrypted(liar.claiming([2])))
+        attacker = Poisoner(session, place, rng)
+        deliver(session, attacker.encrypted(attacker.claiming([2])))
     with pytest.raises(Rejected, match="minimum batch size is 3"):
         session.finish()
     assert [session.server(role).outcome()[21] for role in (0, 1)] == [RoundOutcome.ABORTED] * 2
@@ -156,15 +156,15 @@ def test_a_malformed_share_is_dropped_and_counted_at_both_servers() -> None:
     session, rng = session_of(3, 2, levels=3), random.Random(3)
     for place in (0, 1):
         deliver(session, session.split(place, [3]))
-    liar = Liar(session, 2, rng)
-    first, second = liar.honest([1])
-    deliver(session, liar.encrypted((b"\xff" * SIZE + first[SIZE:], second)))
+    attacker = Poisoner(session, 2, rng)
+    first, second = attacker.honest([1])
+    deliver(session, attacker.encrypted((b"\xff" * SIZE + first[SIZE:], second)))
     assert session.finish() == SumView((6,), 2, rejected=1)
 
 
 def test_equal_numbers_of_a_report_have_unrelated_shares() -> None:
     """Every number is split with randomness of its own."""
-    for part in Liar(session_of(3, length=2), 0, random.Random(1)).honest([1, 1]):
+    for part in Poisoner(session_of(3, length=2), 0, random.Random(1)).honest([1, 1]):
         assert part[: len(part) // 2] != part[len(part) // 2 :]
 
 
@@ -172,10 +172,10 @@ def test_one_invalid_number_of_several_drops_the_report() -> None:
     session, rng = session_of(3, 2, length=2), random.Random(4)
     for place in (0, 1):
         deliver(session, session.split(place, [1, 0]))
-    liar = Liar(session, 2, rng)
-    true, false = liar.honest([1, 1]), liar.claiming([5])
+    attacker = Poisoner(session, 2, rng)
+    true, false = attacker.honest([1, 1]), attacker.claiming([5])
     size = len(true[0]) // 2
-    deliver(session, liar.encrypted((true[0][:size] + false[0], true[1][:32] + false[1])))
+    deliver(session, attacker.encrypted((true[0][:size] + false[0], true[1][:32] + false[1])))
     assert session.finish() == SumView((2, 0), 2, rejected=1)
 
 
@@ -191,50 +191,52 @@ def test_both_servers_add_noise_before_releasing() -> None:
     assert drawn == [Fraction(3)] * 4
 
 
-# Liars by the thousand
+# Malicious reports by the thousand
 
-Spoil = Callable[[Liar, Shares], Shares]
+Spoil = Callable[[Poisoner, Shares], Shares]
 
 
-def flip(liar: Liar, parts: Shares) -> Shares:
+def flip(attacker: Poisoner, parts: Shares) -> Shares:
     """One bit, of either part."""
-    role = liar.rng.randrange(2)
-    at = liar.rng.randrange(8 * len(parts[role]))
+    role = attacker.rng.randrange(2)
+    at = attacker.rng.randrange(8 * len(parts[role]))
     spoilt = bytearray(parts[role])
     spoilt[at // 8] ^= 1 << at % 8
     return (bytes(spoilt), parts[1]) if role == 0 else (parts[0], bytes(spoilt))
 
 
-def noise(liar: Liar, parts: Shares) -> Shares:
+def noise(attacker: Poisoner, parts: Shares) -> Shares:
     """Bytes at random in the place of a part, or of both."""
-    parts_ = [liar.rng.randbytes(len(part)) for part in parts]
-    kept = liar.rng.randrange(3)
+    parts_ = [attacker.rng.randbytes(len(part)) for part in parts]
+    kept = attacker.rng.randrange(3)
     return (parts[0] if kept == 0 else parts_[0], parts[1] if kept == 1 else parts_[1])
 
 
-def add(liar: Liar, parts: Shares) -> Shares:
+def add(attacker: Poisoner, parts: Shares) -> Shares:
     """Something added to one number of the first part: to the report, or to its proof."""
-    at = SIZE * liar.rng.randrange(len(parts[0]) // SIZE)
+    at = SIZE * attacker.rng.randrange(len(parts[0]) // SIZE)
     number = int.from_bytes(parts[0][at : at + SIZE], "little")
-    moved = (number + liar.rng.choice((1, MODULUS - 1, liar.rng.randrange(1, MODULUS)))) % MODULUS
+    moved = (
+        number + attacker.rng.choice((1, MODULUS - 1, attacker.rng.randrange(1, MODULUS)))
+    ) % MODULUS
     return parts[0][:at] + pack([moved]) + parts[0][at + SIZE :], parts[1]
 
 
-def splice(liar: Liar, parts: Shares) -> Shares:
+def splice(attacker: Poisoner, parts: Shares) -> Shares:
     """A part of one valid report with the other part, or the proof, of another."""
-    other = liar.honest([liar.rng.randint(0, liar.session.round.binding.levels)])
-    at = SIZE * liar.rng.randrange(1, len(parts[0]) // SIZE)
-    return parts[0][:at] + other[0][at:], liar.rng.choice((parts[1], other[1]))
+    other = attacker.honest([attacker.rng.randint(0, attacker.session.round.binding.levels)])
+    at = SIZE * attacker.rng.randrange(1, len(parts[0]) // SIZE)
+    return parts[0][:at] + other[0][at:], attacker.rng.choice((parts[1], other[1]))
 
 
-def claim(liar: Liar, parts: Shares) -> Shares:
+def claim(attacker: Poisoner, parts: Shares) -> Shares:
     """What is not in range, with an honest proof of it."""
-    calls = liar.proofs.prio3.circuit.calls
-    elements = [liar.rng.randrange(2) for _ in range(calls)]
-    bad = liar.rng.choice((2, MODULUS - 1, liar.rng.randrange(2, MODULUS)))
-    elements[liar.rng.randrange(calls)] = bad
+    calls = attacker.proofs.prio3.circuit.calls
+    elements = [attacker.rng.randrange(2) for _ in range(calls)]
+    bad = attacker.rng.choice((2, MODULUS - 1, attacker.rng.randrange(2, MODULUS)))
+    elements[attacker.rng.randrange(calls)] = bad
     assert len(parts) == 2
-    return liar.claiming(elements)
+    return attacker.claiming(elements)
 
 
 KINDS: tuple[Spoil, ...] = (flip, noise, add, splice, claim)
@@ -250,11 +252,11 @@ def accepted(count: int, levels: int, seed: int) -> SumView:
         if place < 3:
             shares = session.split(place, [levels])
         else:
-            liar = Liar(session, place, rng)
-            parts = liar.honest([rng.randint(0, levels)])
-            spoilt = KINDS[place % len(KINDS)](liar, parts)
+            attacker = Poisoner(session, place, rng)
+            parts = attacker.honest([rng.randint(0, levels)])
+            spoilt = KINDS[place % len(KINDS)](attacker, parts)
             assert spoilt != parts
-            shares = liar.encrypted(spoilt)
+            shares = attacker.encrypted(spoilt)
         for server, half in zip(servers, shares, strict=True):
             server.take(half, session.now)
     return session.finish()
@@ -385,9 +387,9 @@ def test_listed_evidence_answers_the_only_query_of_a_report() -> None:
     session = session_of(2, 2, levels=6)
     parts = []
     for place in (0, 1):
-        liar = Liar(session, place, random.Random(place))
-        parts.append((liar.tag, liar.honest([place])))
-        deliver(session, liar.encrypted(parts[-1][1]))
+        attacker = Poisoner(session, place, random.Random(place))
+        parts.append((attacker.tag, attacker.honest([place])))
+        deliver(session, attacker.encrypted(parts[-1][1]))
     context = hashlib.sha256(session.announcement[:-128]).digest()
     lines = session.round.channel_key(0), session.round.channel_key(1)
     shared = secrets(session, 1).keys.line.exchange(X25519PublicKey.from_public_bytes(lines[0]))
@@ -424,19 +426,19 @@ def test_an_older_report_share_in_a_restored_table_is_not_verified() -> None:
 
 
 def test_false_verification_messages_only_drop_reports() -> None:
-    """A lying server can leave reports out, as it always could; the collector sees two sets."""
+    """A malicious server can leave reports out, as it always could; the collector sees two sets."""
     session = session_of(3, 2)
     for place in range(3):
         deliver(session, session.split(place, [1]))
     now = session.round.binding.closes
-    liar, honest = session.server(1), session.server(0)
+    attacker, honest = session.server(1), session.server(0)
     true = listing(honest, now)
-    working = liar._working(liar._record())
+    working = attacker._working(attacker._record())
     content = working.peer_line.decrypt(true[: HEADER_SIZE + 1], true[HEADER_SIZE + 1 :])
     size = len(content) // 3
     tags = [content[at : at + 16] for at in range(0, len(content), size)]
     spoilt = b"".join(tag + bytes(size - 16) for tag in tags)
-    honest.take(working.peer_line.encrypt(liar._front(Kind.PRESENT), spoilt), now)
+    honest.take(working.peer_line.encrypt(attacker._front(Kind.PRESENT), spoilt), now)
     honest.close(now)
     assert honest.outcome()[21] == RoundOutcome.ABORTED
 

@@ -1,4 +1,4 @@
-"""docs/reference/wire-formats is read again: messages are cut as its pages say."""
+"""Messages are parsed as docs/reference/wire-formats documents them."""
 
 from __future__ import annotations
 

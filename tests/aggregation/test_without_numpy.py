@@ -1,4 +1,4 @@
-"""What a device needs runs where there is neither NumPy nor SciPy."""
+"""The device's side of every aggregation runs without NumPy and SciPy."""
 
 from __future__ import annotations
 
