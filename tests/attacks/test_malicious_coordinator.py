@@ -1,5 +1,5 @@
-"""A coordinator (server 0 and collector) that lies, with all other participants: what it announces,
-what it lists, what it asks the honest helper, and what it learns.
+"""A malicious coordinator (server 0 and collector) with all other participants: its announcements,
+lists, requests to the honest helper, and its view.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def no_noise(_: Fraction) -> int:
 
 
 def untouched(size: int) -> bytes:
-    raise AssertionError(f"{size} random bytes were drawn for a round that must be refused")
+    raise AssertionError(f"{size} random bytes were drawn for a round that must be rejected")
 
 
 SLOT = ReportSlot(0, bytes(16))

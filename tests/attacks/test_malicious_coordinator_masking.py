@@ -1,5 +1,5 @@
-"""A coordinator that announces rounds of masking or mixing which are weaker than its terms, or asks
-devices and restored copies of itself for more than one answer.
+"""A coordinator that announces masked or shuffled rounds weaker than its terms, or requests more
+than one answer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BROUGHT = Noise(Fraction(1), "devices", "rehearsed")
 
 
 def untouched(size: int) -> bytes:
-    raise AssertionError(f"{size} random bytes were drawn for a round that should be refused")
+    raise AssertionError(f"{size} random bytes were drawn for a round that should be rejected")
 
 
 def thousand(claim: str = "semi-honest", minimum: int = 900) -> tuple[Rehearsal, MaskingRound]:

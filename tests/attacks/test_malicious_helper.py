@@ -1,4 +1,4 @@
-"""A helper (server 1) that lies, with all other participants, against an honest coordinator."""
+"""A malicious helper (server 1) with all other participants against an honest coordinator."""
 
 from __future__ import annotations
 

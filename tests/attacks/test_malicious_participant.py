@@ -1,4 +1,4 @@
-"""Participants who send nonsense, too much, shares alone, or what is not theirs."""
+"""Malicious participants of two servers: invalid, repeated, single and foreign report shares."""
 
 from __future__ import annotations
 

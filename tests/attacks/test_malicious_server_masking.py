@@ -1,5 +1,5 @@
-"""A masking server that lies to collect the seeds of a victim's masks, or the shares that its
-neighbours hold: everybody left, everybody is convicted, or the parcels do not open.
+"""A malicious masking server that collects seeds or shares: false dropouts, false convictions,
+false complaints.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from unittest.mock import patch
 import pytest
 from tests.aggregation.malicious_clients import (
     Garbage,
-    Liar,
+    MaliciousClient,
     NoSeed,
     UnknownKey,
     UnknownSeed,
-    make_lie,
+    corrupt,
     play,
 )
 from tests.aggregation.test_masking_trust import K, N, T, forge, inbox_entries, request
@@ -395,7 +395,7 @@ def test_an_accuser_reveals_one_key_and_sends_no_numbers() -> None:
     session = MaskingSession(list(range(N)), MaskingPlan(5, 1000, Neighbourhood(K, T)))
     seen: list[bytes] = []
 
-    class Watching(Liar):
+    class Watching(MaliciousClient):
         def spoil(self, _client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
             if kind is Kind.ACCUSED:
                 seen.append(content)
@@ -432,12 +432,12 @@ class Interrogation:
         self.rng = random.Random(seed)
         self.session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
         self.victim = self.session.clients[VICTIM]
-        lies: dict[int, Liar] = {5: UnknownSeed(), 6: UnknownKey(), 7: NoSeed()}
+        attacks: dict[int, MaliciousClient] = {5: UnknownSeed(), 6: UnknownKey(), 7: NoSeed()}
         self.released = NEIGHBOURS[self.rng.randrange(2) :]
         if 1 not in self.released:
-            lies[1] = Garbage(some=1)
-        for place, liar in lies.items():
-            make_lie(self.session.clients[place], liar)
+            attacks[1] = Garbage(some=1)
+        for place, attacker in attacks.items():
+            corrupt(self.session.clients[place], attacker)
         for step in (self.session.join, self.session.share, self.session.check):
             step()
         self.pairs: set[int] = set()

@@ -1,4 +1,4 @@
-"""A network that sees everything, repeats, delays, reorders, redirects and alters."""
+"""A network adversary that reads, repeats, delays, reorders, redirects and alters every message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A network that repeats, delays, reorders, mixes up and asks too early, in masking and mixing."""
+"""A network that repeats, delays, reorders and redirects messages of secure aggregation and the
+shuffler.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from tests.aggregation.malicious_clients import UnknownKey, make_lie
+from tests.aggregation.malicious_clients import UnknownKey, corrupt
 from tests.aggregation.test_masking_trust import request, session_until
 
 from tacit.aggregation import (
@@ -80,7 +82,7 @@ def test_a_repeated_close_changes_nothing() -> None:
 def test_a_close_with_too_few_shares_of_a_client_changes_nothing() -> None:
     """The minimum is there, but who stayed could not open the sum, and nobody else could come."""
     session = MaskingSession([1] * 8, MaskingPlan(4, 100, Neighbourhood(7, 5)))
-    make_lie(session.clients[0], UnknownKey())
+    corrupt(session.clients[0], UnknownKey())
     session.join()
     for step, enough, early in (
         (MaskingClient.share, 6, "enough neighbours that shared is 0"),

@@ -1,4 +1,4 @@
-"""Somebody who has a party's backups, of any time, and later also its long-term key."""
+"""An adversary with a party's backups of any time, and later its long-term key."""
 
 from __future__ import annotations
 

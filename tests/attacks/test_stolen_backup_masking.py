@@ -1,5 +1,5 @@
-"""A thief of backups of the masking server, the shuffler or the analyzer, who may also have their
-records of rounds that are over.
+"""An adversary with backups of the masking server, shuffler or analyzer, and records of finished
+rounds.
 """
 
 from __future__ import annotations

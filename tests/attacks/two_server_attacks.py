@@ -1,4 +1,4 @@
-"""What attackers of two servers start from, and what their whole view says about an answer."""
+"""Starting points of attacks on two servers, and the joint distribution of an adversary's view."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def opened_session(draw: Callable[[Fraction], int], minimum: int = 1) -> TwoServ
 
 
 def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
-    """Everything that a lying server has for the round."""
+    """Everything that a malicious server has for the round."""
     identity = session.round.identity
     record = session.party(role).record(identity)
     assert record is not None
@@ -77,7 +77,7 @@ def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
 
 
 def forged_list(session: TwoServerSession, role: int, tags: list[bytes]) -> bytes:
-    """A list of any tags, from a lying server to the other."""
+    """A list of any tags, from a malicious server to the other."""
     lines = (session.round.channel_key(0), session.round.channel_key(1))
     line = secrets(session, role).keys.line
     channel = Channel(line, *lines, session.round.context, starts=role == 0)
