@@ -1,4 +1,4 @@
-"""Options and problems as an algorithm takes them, its own defaults included."""
+"""Options and problems as an algorithm receives them, with its own defaults."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every named multi-armed bandit: runs in both settings, guarantees no more than its batches keep,
-and rejects what it cannot do.
+"""Every named multi-armed bandit: runs in both settings, guarantees no more than its batches meet,
+rejects what it does not support.
 """
 
 from __future__ import annotations

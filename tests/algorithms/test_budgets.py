@@ -1,5 +1,5 @@
 """Silos with budgets of their own (ZC24 Definition 2.1): every silo's participants get their silo's
-guarantee, the headline is what holds for everybody, and lax silos teach more than strict ones.
+guarantee, the headline covers all.
 """
 
 from __future__ import annotations

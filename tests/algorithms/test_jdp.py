@@ -1,5 +1,5 @@
-"""The super-agent under joint DP: what it guarantees and to whom, and what trusting nobody
-costs.
+"""The super-agent under joint DP: its guarantee, its adversary, and the cost of having no trusted
+server.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""LZJ22: every named algorithm, the orderings the paper reports, and what tight constants are
-judged by.
+"""LZJ22: every named algorithm, the orderings that the paper reports, and the gain of tight
+constants.
 """
 
 from __future__ import annotations

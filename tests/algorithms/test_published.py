@@ -1,5 +1,5 @@
-"""The published setting against code of another make: Dist-DP-SE, user by user, from the paper's
-pseudo-code.
+"""Published settings against an independent implementation: Dist-DP-SE, user by user, from the
+paper's pseudo-code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The registry: whatever is in it builds an experiment, runs, survives a restart, and takes its own
+"""The registry: every entry builds an experiment, runs, survives a restart, and accepts its own
 options only.
 """
 

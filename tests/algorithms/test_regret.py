@@ -1,6 +1,4 @@
-"""What the better learner and the tighter noise are for: regret at the same guarantee, on 20 seeded
-instances.
-"""
+"""Regret of the better learner and of tighter noise at one guarantee, on 20 seeded instances."""
 
 from __future__ import annotations
 

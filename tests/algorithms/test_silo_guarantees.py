@@ -1,6 +1,4 @@
-"""What ZC24's algorithms guarantee to a participant, whatever else may be said of one recorded
-pair.
-"""
+"""Participant-level guarantees of ZC24's algorithms, other than those of one recorded pair."""
 
 from __future__ import annotations
 

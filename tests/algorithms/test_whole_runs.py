@@ -1,5 +1,5 @@
-"""Privacy of a whole run: two reward tables that differ in one user, and an attacker who sees all
-that the server sees.
+"""Privacy of a whole run: two reward tables that differ in one participant, against an adversary
+with the server's view.
 """
 
 from __future__ import annotations

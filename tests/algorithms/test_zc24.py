@@ -1,5 +1,5 @@
-"""ZC24's algorithms: what they guarantee, the order in which they stand, the figures, and the
-attack on an adaptive schedule.
+"""ZC24's algorithms: guarantees, orderings of regret, figures, and the attack on an adaptive
+schedule.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How often answers that are to hold at all rounds at once do, and how wide they are: whole runs of
-a learner that decides by what it sees, checked against the truth after every round.
+"""Coverage and width of confidence sequences over whole adaptive runs, checked against the truth
+after every round.
 
 `python -m tests.bandits.coverage --runs 2000` prints the table of `docs/explanation/confidence.md`.
 """

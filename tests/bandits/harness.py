@@ -1,6 +1,4 @@
-"""A simulator small enough to be seen through: sums of simple rewards over a round, plus
-one draw of the noise.
-"""
+"""A minimal simulator: sums of simple rewards over a round, plus one draw of the noise."""
 
 from __future__ import annotations
 

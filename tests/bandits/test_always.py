@@ -1,4 +1,4 @@
-"""Answers that hold at all rounds at once: exactly where that adds up, and in whole runs."""
+"""Confidence sequences: exact supermartingale computations, and coverage in whole runs."""
 
 from __future__ import annotations
 

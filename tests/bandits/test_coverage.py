@@ -1,5 +1,5 @@
-"""Whether the confidence sets of silos hold: for rewards in [0, 1] whose means are linear they do,
-for rewards that are cut to [0, 1] they do not, and the run says so.
+"""Coverage of the confidence sets of silos: linear rewards within [0, 1] are covered, clipped ones
+are not, and the run reports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Eliminating learners: the printed radii, the stated confidence, and what tight bounds gain."""
+"""Elimination learners: the papers' radii, the stated confidence, and the gain of tight bounds."""
 
 from __future__ import annotations
 

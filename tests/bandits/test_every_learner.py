@@ -1,6 +1,4 @@
-"""What holds for every learner: found by introspection, each with an example in one table and a
-world that answers its rounds.
-"""
+"""The contract of every learner, found by introspection, with an example and environment each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Silos and their learner: a batch of silos decides as each alone, deaf to everything but private
-releases, and never at a loss for a number.
-"""
+"""Silos and their learner: batched and single decisions agree and use private releases only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A guardrail pauses what is clearly worse, hardly ever anything else, and says so."""
+"""A guardrail pauses clearly worse options, rarely any other, and states its reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Batched private KL-UCB: its schedule, its economy, and its regret against Dist-DP-SE at the same
-guarantee.
+"""Batched private KL-UCB: its schedule, its few batches, and its regret against Dist-DP-SE at the
+same guarantee.
 """
 
 from __future__ import annotations

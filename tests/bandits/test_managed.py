@@ -1,4 +1,4 @@
-"""Options that come and go around any learner, a control that stays, and reports that come back."""
+"""Options added and removed around any learner, a control, and sample ratio mismatch."""
 
 from __future__ import annotations
 

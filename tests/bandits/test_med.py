@@ -1,6 +1,4 @@
-"""Private minimum empirical divergence: how a round is shared out, what its sizes keep to, and its
-regret.
-"""
+"""Private minimum empirical divergence: allocation of a round, batch sizes, and regret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits that clients report in a ball: how often they are shrunk, what it costs, what is undone."""
+"""Fitted parameters reported in a ball: frequency and cost of shrinking, and its correction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others have published: sizes, indices, and the order of their own experiments."""
+"""Private baselines of others: batch sizes, indices, and the order of their own experiments."""
 
 from __future__ import annotations
 

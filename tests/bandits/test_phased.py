@@ -1,6 +1,4 @@
-"""Phased elimination: schedules, widths, what survives, and that a state can be stored at any
-time.
-"""
+"""Phased elimination: schedules, widths, surviving actions, and storage at any time."""
 
 from __future__ import annotations
 

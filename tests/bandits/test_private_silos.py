@@ -1,5 +1,5 @@
-"""Lazy silos with centred rewards: what one participant moves, how wide their confidence is, and
-how often it holds, on instances that nothing was tuned on.
+"""Lazy silos with centred rewards: sensitivity, width and coverage of their confidence sets on
+held-out instances.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The textbook learners, and fresh ones over periods that square."""
+"""Non-private baselines, and restarts over squared periods."""
 
 from __future__ import annotations
 

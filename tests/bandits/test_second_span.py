@@ -1,4 +1,4 @@
-"""The span of second moments: which noise of moments a learner drops."""
+"""The span of second moments: the noise that a learner projects out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where options stand: probabilities against closed forms, intervals against the truth."""
+"""Arm summaries: probabilities against closed forms, intervals against the truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small worlds that answer any learner's rounds: arms, a linear one, silos.
+"""Small environments that answer any learner's rounds: arms, linear, silos.
 
 An answer depends on nothing but the round and the generator, so that a copy of a learner can be
 given the very same ones.

@@ -1,4 +1,5 @@
-"""What every sampler must pass: chi-square with pooled tails, adjacent log-ratios, and signs.
+"""Goodness-of-fit tests that every sampler must pass: chi-square with pooled tails, adjacent
+log-ratios, signs.
 
 Each test returns a p-value; `suspicions` runs all of them so that a right sampler is suspected with
 probability at most `ALARM` per call. `draw` cannot be seeded, so the alarm rate is tiny: the suite

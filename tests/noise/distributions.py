@@ -1,6 +1,4 @@
-"""The distributions that the tests walk through, each with its probabilities as mpmath knows them,
-to 60 digits and more.
-"""
+"""The distributions under test, each with its probabilities by mpmath to 60 digits and more."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Coins: enclosures that hold, exact probabilities in models small enough to enumerate, no float,
-no replay.
+"""Exact Bernoulli and integer draws: enclosures, exact probabilities by enumeration, no floats, no
+replay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exact draws come from the operating system alone, and no draw has a part in the next."""
+"""Exact draws use the operating system's randomness only and are independent of each other."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Rejections: one line that names the value and what to do, raised before any randomness is
-spent.
-"""
+"""Rejections: one line with value and remedy, raised before any randomness is drawn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A distribution from outside takes part everywhere, entered nowhere; nobody asks for a
-distribution's class."""
+"""A distribution defined elsewhere works everywhere without registration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Probabilities and moments: right to the last digits, far tails and wide distributions
-included."""
+"""Probabilities and moments: accurate to the last digits, also far in the tails and for wide
+distributions.
+"""
 
 from __future__ import annotations
 

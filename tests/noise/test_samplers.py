@@ -1,6 +1,4 @@
-"""`draw` and `sample` follow their distributions, and the battery that says so catches samplers
-that do not.
-"""
+"""`draw` and `sample` follow their distributions, and the battery detects defective samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares add up: n of them, convolved, are the distribution again."""
+"""Noise shares: the convolution of n shares is the distribution."""
 
 from __future__ import annotations
 

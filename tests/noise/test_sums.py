@@ -1,4 +1,4 @@
-"""Sums of independent distributions, sums modulo m, and how likely a modular sum is misread."""
+"""Sums of independent distributions, sums modulo m, and wrap-around probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tails and quantiles: sums, not bounds; and inverses of each other."""
+"""Tails and quantiles: exact sums rather than bounds, and inverse to each other."""
 
 from __future__ import annotations
 

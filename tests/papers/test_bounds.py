@@ -1,4 +1,4 @@
-"""The papers' regret bounds: as printed, with constants 1, and monotone as they must be."""
+"""The papers' regret bounds with constants 1: values and monotonicity."""
 
 from __future__ import annotations
 

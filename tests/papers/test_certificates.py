@@ -1,6 +1,4 @@
-"""What a certificate claims is compared with slow enumeration, with other arithmetic, and with what
-must fail.
-"""
+"""Certificates against slow enumeration, other arithmetic, and parameters that must fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures: one registry, pictures, and tables with the right columns."""
+"""Figures: the registry, pictures, and their tables."""
 
 from __future__ import annotations
 

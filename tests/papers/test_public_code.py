@@ -1,5 +1,6 @@
-"""ZC24's public code, re-derived: it has less noise than the theorems, and learns hardly anything
-at the figure's budgets."""
+"""ZC24's public code, re-derived: less noise than the theorems, and little learning at the figure's
+budgets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The refuted predecessor: what an adaptive schedule gives away, and a fixed one does not."""
+"""The attack on an adaptive synchronisation schedule, and fixed schedules that resist it."""
 
 from __future__ import annotations
 

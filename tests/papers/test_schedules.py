@@ -1,5 +1,5 @@
-"""Schedules side by side: what each guarantees a participant, what decides it, and how often it
-speaks.
+"""Synchronisation schedules: guarantee of a participant, what decides them, and how often they
+synchronise.
 """
 
 from __future__ import annotations

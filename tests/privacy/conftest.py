@@ -1,4 +1,4 @@
-"""The command line in this process: what it prints and how it ends."""
+"""Run the command line in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assumptions are values: they imply one another, are stored by identifier, and no text decides."""
+"""Assumptions: implication, storage by identifier, independence of their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits by attack: never above a true claim, above it when the noise is halved.
+"""Audits by attack: never above a true claim, above it with halved noise.
 
 At a confidence of 99.9% a sound mechanism is refuted with probability at most 1e-3 (Clopper-Pearson
 bounds at 5e-4 each, on samples that did not choose the event). Nine sound mechanisms with fixed

@@ -1,5 +1,5 @@
-"""From a target to the least noise: it meets the target by other means, and a little less noise
-does not.
+"""Calibration: the noise meets its target by independent computation, and slightly less noise does
+not.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Noise that is only close to a distribution gives less than the distribution, by what they are
-apart."""
+"""Approximate shares: the guarantee is charged their distance from one draw."""
 
 from __future__ import annotations
 

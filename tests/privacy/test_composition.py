@@ -1,4 +1,4 @@
-"""Several batches: exact composition, returning users, and an odometer that rejects."""
+"""Exact composition of batches and participations, and the odometer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Every number of the list of corrections that this package answers for, to the printed digits, by
-the library and by a command.
-"""
+"""Every number of the list of corrections, to the printed digits, by library and command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rényi and zCDP guarantees: recomputed from probabilities, and from what a round really shows."""
+"""Rényi and zCDP guarantees, recomputed from probabilities and from the view of a round."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Missing shares: what is truly left of a guarantee, and shares set so that the guaranteed one
-holds.
-"""
+"""Missing shares: the remaining guarantee, and shares sized for guaranteed reports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Guarantees as values: they print, compare, compose and convert, and no conversion claims more
-than the exact loss.
-"""
+"""Guarantees as values: text, order, composition and conversion, none beyond the exact loss."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The privacy loss of integer noise, against sums over probabilities that are computed here by
-other means.
-"""
+"""The privacy loss of integer noise, against sums over independently computed probabilities."""
 
 from __future__ import annotations
 

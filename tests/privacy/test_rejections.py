@@ -1,5 +1,5 @@
-"""Bad values get one line that names the value and a remedy, from the library; `tests/test_cli.py`
-asks the same of the command line.
+"""Invalid values give one line with value and remedy from the library;
+`tests/cli/test_rejections.py` tests the command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several participations: what is guaranteed of them, against what they add up to."""
+"""Several participations: stated guarantees against exact composition."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Amplification by shuffling: exact randomized response by enumeration, and a bound for every
-randomizer above it.
+"""Amplification by shuffling: exact randomized response by enumeration, and the clone bound above
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Guarantees: derived from noise and its use, under stated assumptions, never more than is earned.
+"""Guarantees derived from noise and its use under stated assumptions, never overstated.
 
 What is computed here by hand sums probabilities of the noise itself; nothing is taken from the
 formula that set it.

@@ -1,5 +1,4 @@
-"""Every protocol, small: what the tests of protocols run over. Sums each have a twin whose noise is
-half as wide.
+"""A small example of every protocol; each sum has a twin with half the noise.
 
 A new protocol is added to `EXAMPLES` or `CASES`; `test_every_protocol_is_tested` fails until it is.
 """

@@ -1,4 +1,4 @@
-"""Guarantees that state more than another one: what a changed file would claim."""
+"""Guarantees that overstate another one, as a tampered file would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of vectors in a ball: what one participant can move, what noise hides, what is rejected."""
+"""Sums of vectors in a ball: sensitivity, guarantee and rejections."""
 
 from __future__ import annotations
 

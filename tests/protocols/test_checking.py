@@ -1,4 +1,6 @@
-"""Declared guarantees are recomputed and sampled: what fails, and that all built-in sums pass."""
+"""Declared guarantees are recomputed and sampled: failures are detected, and all built-in sums
+pass.
+"""
 
 from __future__ import annotations
 

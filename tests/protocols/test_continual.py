@@ -1,5 +1,5 @@
-"""Private prefix sums: the stated covariance, the worst case by brute force, and messages that add
-up.
+"""Private prefix sums: the stated covariance, the sensitivity by brute force, and additive
+messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The noise that leaves devices in vectors and prefix sums, drawn exactly: a battery that every
-path passes, and that fails when noise is missing, halved, used twice or drawn from a seeded
-generator.
+"""Exactly drawn noise of devices in vectors and prefix sums: every path passes a battery that
+detects missing, halved, reused or seeded noise.
 
 Paths are discovered: every trust model and noise of prefix sums in every factorization, every
 vector protocol with a guarantee. One without an entry here fails a test.

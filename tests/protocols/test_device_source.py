@@ -1,5 +1,5 @@
-"""Every device's noise is there, is its own, and comes from the operating system: what a
-distribution of sums cannot show, because a broken device has it too.
+"""Every device's noise is present, independent and from the operating system, which a distribution
+of sums cannot show.
 
 Whether the amount is right is for `test_every_protocol`. Here the operating system is replaced by a
 stream that the test knows: a message must be a function of the part of the stream that was there

@@ -1,5 +1,5 @@
-"""What holds for every protocol, whatever is reported: one distribution on every path, the one
-that it states; rejections; the guarantee on what it says.
+"""The contract of every protocol: one stated distribution on every path, rejections, and the
+guarantee.
 """
 
 from __future__ import annotations

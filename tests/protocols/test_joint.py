@@ -1,5 +1,4 @@
-"""Two metrics of the same participants: one guarantee for both, from the joint distribution of what
-is seen."""
+"""Two metrics of the same participants under one guarantee, from their joint distribution."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The pure shuffle as a protocol: complete groups, certified ratios of the shares that are actually
-drawn, and any number of users.
+"""The pure shuffle: complete groups, certified ratios of the drawn shares, any number of
+participants.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The noise of every protocol of one number, message by message, drawn exactly: the battery of
-`test_device_noise` for sums, and one for randomized response, whose noise is a lie or none.
+"""Exactly drawn noise of every scalar protocol, message by message: the battery of
+`test_device_noise`, and one for randomized response.
 
 Paths are discovered: a protocol of sums with a guarantee that has no entry here fails a test. The
 false positive rates are those of the battery: 1e-9 for each path.

@@ -1,5 +1,5 @@
-"""An organisation that is spread over shards: it adds up their sums and adds its noise once. What
-leaves it has the distribution of one server's, so its guarantee is that of one server.
+"""A sharded aggregator adds its noise once to the sum of its shards, so one server's guarantee
+holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Split and mix: shares that add up, as many as are proven, and the price in δ."""
+"""Split-and-mix: additive shares, their proven number, and the cost in δ."""
 
 from __future__ import annotations
 

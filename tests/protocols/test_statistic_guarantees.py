@@ -1,5 +1,5 @@
-"""Sums of contextual statistics, recomputed: neighbouring reports written out, against the noise
-that the fewest honest participants or the one honest server leave.
+"""Sums of contextual statistics recomputed from neighbouring reports, with the noise of the fewest
+honest participants or one honest server.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Sums of statistics: sensitivity by force, guarantees by independent arithmetic, noise that is
-halved, missing or reused.
+"""Sums of statistics: sensitivity by brute force, guarantees by independent arithmetic, and
+detection of halved, missing or reused noise.
 """
 
 from __future__ import annotations

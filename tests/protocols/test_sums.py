@@ -1,5 +1,5 @@
-"""Every protocol: its three paths have one distribution, the stated one; what is released is as
-private as guaranteed, and no less noise would do.
+"""Every scalar protocol: its paths have the stated distribution, the release meets the guarantee,
+and less noise would not.
 """
 
 from __future__ import annotations
