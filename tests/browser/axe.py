@@ -1,5 +1,5 @@
-"""What axe-core finds wrong with a page. It comes from npm when tests want it, and is kept in the
-user's cache, not here.
+"""Accessibility violations of a page by axe-core, which is fetched from npm into the user's cache
+on demand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A real Chromium for the tests of pages and of the browser's device."""
+"""A real Chromium for the tests of pages and of the browser device."""
 
 from __future__ import annotations
 

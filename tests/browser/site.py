@@ -1,5 +1,5 @@
-"""What a browser meets in these tests: a third host that serves the page, and two servers whose
-clock, lies and failures a test decides.
+"""The network of the browser tests: a third host that serves the page, and two servers with
+controllable clock, attacks and failures.
 """
 
 from __future__ import annotations

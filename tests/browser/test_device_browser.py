@@ -1,5 +1,5 @@
-"""The browser's device in a real Chromium, with real IndexedDB and Web Locks, from a third host:
-against servers that keep to the protocol, that fail, and that lie.
+"""The browser device in a real Chromium with IndexedDB and Web Locks, against honest, failing and
+malicious servers.
 """
 
 from __future__ import annotations
@@ -852,17 +852,17 @@ def _silent(prefix: str, request: httpx.Request) -> httpx.Response | None:
 
 @pytest.mark.extended
 def test_a_refund_needs_signed_aborts_of_both_servers(tab: Tab, hosts: World) -> None:
-    for liar in (None, 0, 1):
+    for attacker in (None, 0, 1):
         parties = hosts.start(terms(), aggregation=Aggregation(3))
         released = parties.open()
-        tab.open(database=f"refund {liar}")
+        tab.open(database=f"refund {attacker}")
         tab.call("join")
         sending(tab)
-        if liar is not None:
-            prefix = ("http://coordinator.test", "http://helper.test")[liar]
+        if attacker is not None:
+            prefix = ("http://coordinator.test", "http://helper.test")[attacker]
             parties.fail = partial(_silent, prefix)
         state = finishing(tab, released)
-        if liar is None:
+        if attacker is None:
             assert (state["stage"], state["charge"]) == ("refused", None)
             assert tab.call("ledger")["spent"] == "0"
             continue

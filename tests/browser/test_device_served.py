@@ -1,5 +1,5 @@
-"""Browsers' devices and both parties over real HTTP, as they are served to participants: what is
-answered in pages is what is counted, and what a coordinator may not see stays in the browser.
+"""Browser devices and both parties over real HTTP: answers are counted, and secrets stay in the
+browser.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the vectors are that the browser's device is held against."""
+"""Paths of the vectors that the browser device is tested against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parties that are born quickly: a process that has imported everything, and forks each of them.
+"""Fast start of party processes: one process imports everything and forks each of them.
 
 A process that is to be killed and started again a hundred times should not be imported a hundred
 times. A party is still a process of its own, which is killed like any other. `python -m

@@ -1,5 +1,5 @@
-"""Two servers in one process, as a device meets them over HTTP: real rounds, a clock that is set, a
-network that can fail, and a record of every request.
+"""Two servers in one process, as a device sees them over HTTP: real rounds, a settable clock,
+network failures, recorded requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A party's process with sources that a test chose: `python -m tests.service.party --config …`.
+"""A party's process with test sources: `python -m tests.service.party --config …`.
 
 The noise follows from a seed, by round and role, so that sums can be recomputed. The clock is as
 far ahead as a file says. No configuration can do this.

@@ -1,4 +1,4 @@
-"""Strangers who send too much, or nothing: what they cost a party, over raw sockets."""
+"""Unauthenticated clients that send too much or nothing: their cost to a party, on raw sockets."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_errors_are_one_line_with_a_remedy(
 ) -> None:
     monkeypatch.delenv("TACIT_ADMIN_TOKEN", raising=False)
     url = ("--url", both.urls[0])
-    digest = published(both, command, defined, "Which is refused?")
+    digest = published(both, command, defined, "Which is rejected?")
     where = f"{both.urls[0]}/experiments/{digest}"
     for words, fix in (
         (("experiment", "create", defined), "give --config"),

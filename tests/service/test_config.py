@@ -1,4 +1,4 @@
-"""What a party's process is told."""
+"""Configuration of a party's process."""
 
 from __future__ import annotations
 

@@ -115,16 +115,19 @@ def _unreadable(parts: Parts) -> Parts:
 
 
 MALICIOUS: dict[str, Callable[[TablePoisoner], Parts]] = {
-    "two cells": lambda liar: liar.claiming(_table(c1=1, c5=1)),
-    "forty in one cell": lambda liar: liar.claiming(_table(c1=40)),
-    "none": lambda liar: liar.claiming(_table()),
-    "less than none elsewhere": lambda liar: liar.claiming(_table(c1=2, c5=-1)),
-    "many that sum to one": lambda liar: liar.claiming(_table(c1=40, c3=-39)),
-    "moved after the proof": lambda liar: _moved(liar.honest(3)),
-    "the leader has another public share": lambda liar: _other_public(0)(liar.honest(3)),
-    "the helper has another public share": lambda liar: _other_public(1)(liar.honest(3)),
-    "no field elements": lambda liar: _unreadable(liar.honest(3)),
-    "another cell's helper share": lambda liar: (liar.honest(3)[0], liar.claiming(_table(c3=1))[1]),
+    "two cells": lambda attacker: attacker.claiming(_table(c1=1, c5=1)),
+    "forty in one cell": lambda attacker: attacker.claiming(_table(c1=40)),
+    "none": lambda attacker: attacker.claiming(_table()),
+    "less than none elsewhere": lambda attacker: attacker.claiming(_table(c1=2, c5=-1)),
+    "many that sum to one": lambda attacker: attacker.claiming(_table(c1=40, c3=-39)),
+    "moved after the proof": lambda attacker: _moved(attacker.honest(3)),
+    "the leader has another public share": lambda attacker: _other_public(0)(attacker.honest(3)),
+    "the helper has another public share": lambda attacker: _other_public(1)(attacker.honest(3)),
+    "no field elements": lambda attacker: _unreadable(attacker.honest(3)),
+    "another cell's helper share": lambda attacker: (
+        attacker.honest(3)[0],
+        attacker.claiming(_table(c3=1))[1],
+    ),
 }
 
 
@@ -147,9 +150,9 @@ def test_malicious_reports_are_dropped_and_the_others_summed(one: Deployed) -> N
     asked = one.join(len(MALICIOUS) + 12)
     bad, good = asked[: len(MALICIOUS)], asked[len(MALICIOUS) :]
     sent: list[Any] = [
-        (each, liar.encrypted(make(liar)))
+        (each, attacker.encrypted(make(attacker)))
         for each, make in zip(bad, MALICIOUS.values(), strict=True)
-        for liar in [TablePoisoner(one, each)]
+        for attacker in [TablePoisoner(one, each)]
     ]
     expected = [0] * 16
     for number, each in enumerate(good):
@@ -167,15 +170,15 @@ def test_malicious_reports_are_dropped_and_the_others_summed(one: Deployed) -> N
 @pytest.mark.parametrize("name", ["honest", "two cells", "none", "less than none elsewhere"])
 def test_the_malicious_report_would_verify_if_it_were_one_hot(one: Deployed, name: str) -> None:
     """The same prover passes with an honest table: what is dropped above is dropped for cause."""
-    liars = [TablePoisoner(one, each) for each in one.join(11)]
-    single = liars[0].claiming(_table(c3=1))
-    tried = MALICIOUS[name](liars[0]) if name in MALICIOUS else single
-    sent = [liar.encrypted(liar.honest(3)) for liar in liars[1:]]
-    sent.append(liars[0].encrypted(tried))
+    attackers = [TablePoisoner(one, each) for each in one.join(11)]
+    single = attackers[0].claiming(_table(c3=1))
+    tried = MALICIOUS[name](attackers[0]) if name in MALICIOUS else single
+    sent = [attacker.encrypted(attacker.honest(3)) for attacker in attackers[1:]]
+    sent.append(attackers[0].encrypted(tried))
     assert one.helper is not None
     for party, role in ((one.coordinator, 0), (one.helper, 1)):
-        for liar, shares in zip([*liars[1:], liars[0]], sent, strict=True):
-            waiting = party.report(liar.round.identity, liar.slot.number, shares[role])
+        for attacker, shares in zip([*attackers[1:], attackers[0]], sent, strict=True):
+            waiting = party.report(attacker.round.identity, attacker.slot.number, shares[role])
             assert party.keep([waiting]) == [None]
     one.clock.now += 200
     one.step(3)
@@ -245,23 +248,23 @@ def _spoilt(given: Assigned) -> Assigned:
 
 
 def test_a_report_that_is_not_one_hot_is_rejected_on_the_device(one: Deployed) -> None:
-    liar = TablePoisoner(one, policy_slot(one))
+    attacker = TablePoisoner(one, policy_slot(one))
     for wrong in ([0] * 16, [1, 1] + [0] * 14, [2] + [0] * 15):
         with pytest.raises(TacitError, match="a single 1 among zeros"):
-            liar.proofs.shard(wrong, liar.tag, random.Random(1).randbytes)
+            attacker.proofs.shard(wrong, attacker.tag, random.Random(1).randbytes)
 
 
 def test_evidence_does_not_verify_under_other_randomness(one: Deployed) -> None:
     """Each server's seed counts, whichever is altered: both decide the same."""
-    liar = TablePoisoner(one, policy_slot(one))
-    key, parts = bytes(32), liar.honest(3)
-    first, second = (liar.proofs.prepare(key, n, liar.tag, parts[n])[1] for n in (0, 1))
-    assert liar.proofs.accepts(first, second)
-    assert not liar.proofs.accepts(second, first)
+    attacker = TablePoisoner(one, policy_slot(one))
+    key, parts = bytes(32), attacker.honest(3)
+    first, second = (attacker.proofs.prepare(key, n, attacker.tag, parts[n])[1] for n in (0, 1))
+    assert attacker.proofs.accepts(first, second)
+    assert not attacker.proofs.accepts(second, first)
     one_other, two_other = (part[:-1] + bytes([part[-1] ^ 1]) for part in (first, second))
     assert one_other[-32:] == two_other[-32:]
     for pair in ((one_other, second), (first, two_other), (one_other, two_other)):
-        assert not liar.proofs.accepts(*pair)
+        assert not attacker.proofs.accepts(*pair)
 
 
 def test_the_terms_of_proofs_are_signed_and_noise_is_unchanged() -> None:

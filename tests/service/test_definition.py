@@ -1,4 +1,4 @@
-"""Definitions: read exactly, rejected with everything that is wrong, and true to their terms."""
+"""Definitions: parsed exactly, rejected with all errors, and consistent with their terms."""
 
 from __future__ import annotations
 

@@ -48,15 +48,15 @@ def test_one_participant_with_invalid_shares_aborts_one_round_only(
     """Split-and-mix: shares out of range left the coordinator in an endless retry."""
     defined = definition_of("shuffler", algorithm="split-dp-se", **INVITED)
     with deployed(defined, tmp_path) as one:
-        liar, *others = everybody(one)
-        assert liar.slot is not None
-        announced = reporter(one.pinned.terms).announced(one.pinned, liar.announcement)
+        attacker, *others = everybody(one)
+        assert attacker.slot is not None
+        announced = reporter(one.pinned.terms).announced(one.pinned, attacker.announcement)
         assert isinstance(announced, ShufflerRound)
         spoilt = [b"\xff" * announced.size] * announced.messages
-        wrong = {1: liar.slot.encode() + wrap(one.pinned, liar.announcement, spoilt)}
+        wrong = {1: attacker.slot.encode() + wrap(one.pinned, attacker.announcement, spoilt)}
         beside = [each for each in others if one.identity(each) == announced.identity]
         sent = [(each, one.report(each, 0)) for each in beside[: announced.minimum]]
-        assert set(one.send([(liar, wrong), *sent])) == {None}
+        assert set(one.send([(attacker, wrong), *sent])) == {None}
         one.clock.now += 200
         one.step(4)
         assert one.helper is not None

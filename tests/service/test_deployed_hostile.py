@@ -1,4 +1,4 @@
-"""Attacks over HTTP on each trust model: strangers, devices and parties that do not keep the rules.
+"""Attacks over HTTP on each trust model by strangers, devices and parties.
 
 Every attack is answered with a rejection, stores nothing, and the round is released as if it had
 not happened. `test_hostile.py` has the attacks that do not depend on the trust model.

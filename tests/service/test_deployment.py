@@ -1,4 +1,4 @@
-"""The files of deploy/, and the commands that a new party's operator is told."""
+"""The files of deploy/, and the instructions for a new party's operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that do not keep to the terms: rejected; nothing is drawn, kept or sent."""
+"""Servers that violate the terms: rejected before anything is drawn, stored or sent."""
 
 from __future__ import annotations
 

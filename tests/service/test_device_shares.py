@@ -1,4 +1,4 @@
-"""What devices add to their levels, draw by draw: the sampler is replaced, its arguments noted.
+"""Noise that devices add to their levels: the sampler is replaced and its arguments recorded.
 
 Other tests compare draws with their distribution; these find noise that is drawn for another
 distribution, added to no number, or added to two.

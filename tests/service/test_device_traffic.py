@@ -1,4 +1,6 @@
-"""When a device sends, how often, how much and in which order: the same whatever the answer is."""
+"""Traffic analysis: time, number, size and order of a device's requests are independent of the
+answer.
+"""
 
 from __future__ import annotations
 

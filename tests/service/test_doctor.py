@@ -1,4 +1,4 @@
-"""The doctor: finds what is well and what is broken, on parties that are served on loopback."""
+"""The doctor: correct and broken checks of parties served on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drives a party: steps when it is time or when something came, again after failures."""
+"""The driver of a party: scheduled and triggered steps, and retries."""
 
 from __future__ import annotations
 

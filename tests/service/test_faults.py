@@ -1,4 +1,4 @@
-"""Crashes, restored databases and lost files: nothing is released twice, nothing counted twice.
+"""Crashes, restored databases and lost files: nothing is released or counted twice.
 
 Every noise that a server draws is written to a book outside of both parties. A party may draw for a
 round again only if its first draw never left it: whatever was handed on before stays what it was.

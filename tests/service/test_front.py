@@ -1,4 +1,4 @@
-"""What every request passes: bodies, addresses, origins, headers, counting."""
+"""Middleware: bodies, addresses, origins, headers, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers who send nonsense, replays and forgeries: 4xx with a reason, and nothing is kept."""
+"""Malformed, replayed and forged requests: 4xx with a reason, and nothing is stored."""
 
 from __future__ import annotations
 

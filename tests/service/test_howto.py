@@ -1,4 +1,4 @@
-"""How-to pages of trust models, word by word but for ports, addresses and the installation."""
+"""How-to pages of trust models, run as documented except for ports, addresses and installation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""kill -9 of either party at random points while devices send again: nothing is lost, released
-twice or counted twice, and what was learned is what parties learn that nobody interrupted.
+"""kill -9 of either party at random times while devices retry: nothing is lost, released twice or
+counted twice.
 
 Every report is a power of two by its place, so that a sum, without the noise that the test chose
 for the round, says exactly which reports are in it.

@@ -1,4 +1,6 @@
-"""What very many ask for is looked up once for all of them, and never told when it is over."""
+"""The coalescing cache: one lookup for concurrent identical reads, and no stale answers after
+changes.
+"""
 
 from __future__ import annotations
 

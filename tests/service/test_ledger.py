@@ -1,4 +1,4 @@
-"""The ledger: exact, never overspent, one transaction per step, and it forgets what it should."""
+"""The ledger: exact, never overspent, transactional, with the required deletions."""
 
 from __future__ import annotations
 

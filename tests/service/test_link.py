@@ -1,4 +1,4 @@
-"""A party that keeps others waiting, or sends them more than they asked for."""
+"""Slow parties and oversized answers in calls between parties."""
 
 from __future__ import annotations
 

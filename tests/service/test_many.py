@@ -1,4 +1,4 @@
-"""Very many reports in one experiment: neither memory nor rows grow after their rounds."""
+"""A hundred thousand reports in one experiment: memory and rows do not grow."""
 
 from __future__ import annotations
 

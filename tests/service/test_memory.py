@@ -1,4 +1,4 @@
-"""What a party has in memory when rounds are over: nothing of them, nor of who took part."""
+"""Memory of a party after its rounds: nothing of rounds and participants remains."""
 
 from __future__ import annotations
 

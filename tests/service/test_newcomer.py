@@ -1,4 +1,4 @@
-"""docs/tutorials/live.md, word by word but for the ports and the installation."""
+"""docs/tutorials/live.md, run as documented except for ports and installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probability to catch faulty noise in 200 releases, for the noise of every trust model.
+"""Power of the test of released noise with 200 releases, for every trust model.
 
 Rounds are those of definitions with default settings, at the minimum batch size. The probabilities
 are computed from the exact distributions, not estimated. Halved noise has half the scale or

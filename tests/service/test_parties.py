@@ -1,4 +1,4 @@
-"""Coordinator and helper over their databases: what they take, keep, reject and learn."""
+"""Coordinator and helper over their databases: accepted, stored, rejected and learned data."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_a_round_not_signed_in_time_is_planned_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = pair.begin()
-    monkeypatch.setattr(pair.helper, "describe", refusing)
+    monkeypatch.setattr(pair.helper, "describe", rejecting)
     pair.step()
     before = {one["round"] for one in rounds_of(pair, digest, "preparing")}
     pair.clock.now += TIMING.joining / 2 + 2
@@ -348,7 +348,7 @@ def test_a_round_not_signed_in_time_is_planned_again(
     }
 
 
-def refusing(*_: object) -> bytes:
+def rejecting(*_: object) -> bytes:
     raise Rejected("no")
 
 
@@ -358,7 +358,7 @@ def test_repeated_rejections_of_a_helper_leave_no_rounds(
 ) -> None:
     """It may have lost its database, and its operator be on holiday."""
     digest = pair.begin()
-    monkeypatch.setattr(pair.helper, what, refusing)
+    monkeypatch.setattr(pair.helper, what, rejecting)
     pair.step(30)
     assert len(rounds_of(pair, digest, "preparing")) == rows(pair, 0, schema.rounds) == 3
     assert all(len(list(pair.directory.glob(f"keys{role}/*"))) <= 7 for role in (0, 1))
@@ -372,7 +372,7 @@ def test_a_round_abandoned_during_a_crash_is_planned_again(
 ) -> None:
     """Its key is destroyed, and the database knows nothing of it; the helper would sign."""
     digest = pair.begin()
-    monkeypatch.setattr(pair.helper, "describe", refusing)
+    monkeypatch.setattr(pair.helper, "describe", rejecting)
     pair.step(2)
     before = [bytes.fromhex(str(one["round"])) for one in rounds_of(pair, digest, "preparing")]
     for identity in before:

@@ -1,4 +1,4 @@
-"""Parties as processes: they end when told to, survive being killed, and give nobody away."""
+"""Parties as processes: shutdown, kills, and logs without personal data."""
 
 from __future__ import annotations
 

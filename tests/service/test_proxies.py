@@ -1,4 +1,4 @@
-"""The proxies of docs/how-to/two-organisations.md but for names, ports and certificates.
+"""The proxies of docs/how-to/two-organisations.md except for names, ports and certificates.
 
 Both parties are behind one, with TLS; everything that anybody asks of them goes through it.
 """

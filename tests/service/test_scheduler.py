@@ -1,4 +1,4 @@
-"""The coordinator's steps: how often an experiment is read, and rounds that change once."""
+"""The round scheduler: reads per step, and compare-and-swap of rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes of a coordinator assign slots at once: each once, to everyone who asks."""
+"""Several processes of a coordinator assign slots concurrently, each slot once."""
 
 from __future__ import annotations
 

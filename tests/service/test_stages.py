@@ -1,4 +1,4 @@
-"""Long polling of stage messages: one look per round, and only new messages are read."""
+"""Long polling of stage messages: one poll per round, and only new messages are read."""
 
 from __future__ import annotations
 

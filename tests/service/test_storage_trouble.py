@@ -1,4 +1,4 @@
-"""A full disk and a database that is gone: 503, nothing lost, and on it goes."""
+"""A full disk or unavailable database: 503, no data lost, and recovery."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Two processes of one coordinator on one PostgreSQL, which keep pages up to date and show results
-to the holder of the admin token alone.
+"""Two processes of one coordinator on one PostgreSQL: live pages, and results behind the admin
+token.
 """
 
 from __future__ import annotations

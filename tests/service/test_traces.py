@@ -1,4 +1,4 @@
-"""After a round nothing that a participant sent, or was given, is left anywhere.
+"""After a round nothing of a participant is stored anywhere.
 
 Everything of one participant is marked by being random and known to the test: the number of the
 ticket, the place's token, both encrypted shares and what is in them, the invitation. All files of

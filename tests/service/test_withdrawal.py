@@ -1,4 +1,4 @@
-"""A participant who leaves while a request is on its way: nothing more about the answer is sent."""
+"""Withdrawal during a request: nothing more about the answer is sent."""
 
 from __future__ import annotations
 

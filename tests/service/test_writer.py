@@ -1,4 +1,4 @@
-"""Group commit: what waits is written together, and nobody is answered before it is written."""
+"""Group commit: pending writes share a transaction, and responses follow the commit."""
 
 from __future__ import annotations
 

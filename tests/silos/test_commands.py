@@ -1,5 +1,6 @@
-"""`tacit silo` and `tacit federation`, from new directories to signed terms and an exported policy;
-and agents whose processes are killed."""
+"""`tacit silo` and `tacit federation`, from new directories to an exported policy, and kills of
+agents.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents and coordinator that stop at any commit: no noise drawn twice, all rows released."""
+"""Agents and coordinator that crash at any commit: no noise drawn twice, all rows released."""
 
 from __future__ import annotations
 

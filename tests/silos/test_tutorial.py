@@ -1,4 +1,4 @@
-"""The tutorial for hospitals, run word by word."""
+"""The tutorial for hospitals, run as documented."""
 
 from __future__ import annotations
 
