@@ -1,4 +1,4 @@
-"""The published suites, called on everything that the tests discover."""
+"""The published contract suites, called on everything that the tests discover."""
 
 from __future__ import annotations
 

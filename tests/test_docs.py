@@ -1,4 +1,4 @@
-"""The documentation does what it says: blocks run, commands exist, printed pages are up to date."""
+"""The documentation is current: blocks run, commands exist, generated pages match."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Experiments: saved anywhere they continue identically, and no estimate of another guarantee
-enters.
+"""Experiments: saved at any point they continue identically, and estimates of another guarantee are
+rejected.
 """
 
 from __future__ import annotations

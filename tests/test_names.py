@@ -1,4 +1,4 @@
-"""Names of stored things: what they give back, and that reading one imports nothing foreign."""
+"""Stored names: resolution, and no import of external code."""
 
 from __future__ import annotations
 

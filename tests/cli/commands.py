@@ -1,4 +1,4 @@
-"""What the tests of the command line share: how a command ended."""
+"""Shared by the tests of the command line: the result of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command in this process, for speed."""
+"""Run a command in this process, for speed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The commands that compute guarantees: results as JSON, rejections as one line, whatever is
-typed.
-"""
+"""Commands that compute guarantees: results as JSON, and errors in one line for any input."""
 
 from __future__ import annotations
 

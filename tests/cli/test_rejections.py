@@ -1,4 +1,4 @@
-"""Bad command lines: exit code 2, one line that names the value and a remedy, nothing written."""
+"""Invalid command lines: exit code 2, one line with value and remedy, nothing written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that runs a party."""
+"""The command that serves a party."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulating and comparing: what is printed is what was asked for, on own data too."""
+"""The commands simulate and compare: printed output, also on recorded data."""
 
 from __future__ import annotations
 

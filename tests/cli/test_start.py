@@ -1,4 +1,4 @@
-"""Starting: nothing is loaded that is not used. What it costs is in benchmarks/start.py."""
+"""Start-up: no unused package is imported. Times are in benchmarks/start.py."""
 
 from __future__ import annotations
 

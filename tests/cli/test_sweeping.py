@@ -1,4 +1,4 @@
-"""Sweeping and reporting from the command line: what is printed, rejected and written."""
+"""The commands sweep and report: printed output, rejections and written files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corners of features: unbiased by force over feature maps, one-hot reports, tails of noise."""
+"""Corners of features: unbiased by brute force over feature maps, one-hot reports, noise tails."""
 
 from __future__ import annotations
 

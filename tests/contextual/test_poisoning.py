@@ -1,4 +1,4 @@
-"""Corrupted participants of contextual experiments: what a report may hold, and what it costs."""
+"""Corrupted participants of contextual experiments: the range of a report, and its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards from a function are passed on as they are, or rejected with the option's name."""
+"""Rewards from a callable are passed on unchanged, or rejected with the option's name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Environments: the two ways of handing out rewards have one distribution, with the stated means;
-recorded data is read or rejected by line.
+"""Environments: aggregate and single rewards have one distribution with the stated means; recorded
+data is read or rejected by line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Recorded participants are used once each, in a random order, and a run says when they are used
-up.
-"""
+"""Recorded participants are used once each in random order, and a run reports their end."""
 
 from __future__ import annotations
 

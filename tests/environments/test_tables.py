@@ -1,4 +1,4 @@
-"""A user's own tables and logs: what was written is what is read, or it is rejected by line."""
+"""Tables and logs of users: they round-trip or are rejected by line."""
 
 from __future__ import annotations
 

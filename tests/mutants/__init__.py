@@ -1,1 +1,1 @@
-"""Broken copies of tacit, each of which a test must notice: `make mutants`."""
+"""Mutation tests: broken copies of tacit, each of which a test must detect (`make mutants`)."""

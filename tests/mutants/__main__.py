@@ -1,4 +1,4 @@
-"""Runs every mutant against the tests that should catch it, two at a time.
+"""Run every mutant against the tests that should detect it, two at a time.
 
     python -m tests.mutants [--only PATTERN] [--workers 2] [--list] [--fresh]
 

@@ -1,4 +1,5 @@
-"""What is broken, how, and which tests must notice: functions on which a guarantee rests.
+"""The catalogue of mutants: functions that a guarantee depends on, mutations, and tests that must
+detect them.
 
 Operators break a function in every place where they apply; `only` keeps those whose label contains
 one of some texts. Functions are found by name and expressions by their syntax tree, so that only a

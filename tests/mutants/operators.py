@@ -1,4 +1,4 @@
-"""Ways to break a function: each operator rewrites one node of its syntax tree at a time.
+"""Mutation operators: each rewrites one node of a function's syntax tree at a time.
 
 They are the mistakes that would make a guarantee false without an error: less noise, noise kept, a
 check not made, a count off by one, one side of a maximum, a condition not handed on.

@@ -1,4 +1,4 @@
-"""Runs tests on a copy of the package, over and over, without loading anything twice.
+"""Run tests on mutated copies of the package without importing everything again.
 
 A process of its own loads the copy and collects every test that the catalogue names, then forks for
 every run. In the fork the code of the broken function takes the place of the sound one, wherever

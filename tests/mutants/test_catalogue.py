@@ -1,6 +1,4 @@
-"""The catalogue of mutants names what there is: a change to the package that moves a target is told
-at once, not when all mutants are run.
-"""
+"""The catalogue of mutants is consistent with the package: a moved target is reported at once."""
 
 from __future__ import annotations
 

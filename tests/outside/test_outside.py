@@ -1,4 +1,4 @@
-"""A package from outside is picked up by every command and held to the same contracts as ours."""
+"""An external package is found by every command and passes the same contract suites."""
 
 from __future__ import annotations
 

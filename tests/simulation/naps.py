@@ -1,5 +1,5 @@
-"""Tasks for the tests of sweeps, where a fresh process can import them; as a script, a sweep to be
-killed or interrupted: `naps.py log seconds`.
+"""Importable tasks for the tests of sweeps; as a script, a sweep to be killed or interrupted:
+`naps.py log seconds`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A study of all three families that takes a moment, and a package whose algorithm does harm."""
+"""A small study of all three families, and an external package with a harmful algorithm."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""However a sweep ends: killed, interrupted, by an error or by a worker's death; no process is left
-behind, and what was done is there to go on from.
+"""Ends of a sweep by kill, interrupt, error or worker crash: no process remains, and finished runs
+are resumed.
 """
 
 from __future__ import annotations

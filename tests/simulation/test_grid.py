@@ -1,4 +1,4 @@
-"""Study files: what a grid is, and that a bad one is one line before anything runs."""
+"""Study files: the grid, and one-line errors before anything runs."""
 
 from __future__ import annotations
 

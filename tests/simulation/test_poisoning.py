@@ -1,4 +1,4 @@
-"""Liars in simulations: what they tell, what verified sums keep of it, and who may be simulated."""
+"""Corrupted participants in simulations: their reports, verified sums, and supported protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a sweep: one page that needs nothing else, and tables as CSV."""
+"""The report of a sweep: one self-contained page, and tables as CSV."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Results as tables, frames and pictures: nothing half written, nothing claimed that is not known,
-curves that can be told apart; what is missing is named with the remedy.
+"""Results as tables, frames and charts: atomic files, no unknown values, distinguishable curves,
+and named extras.
 """
 
 from __future__ import annotations

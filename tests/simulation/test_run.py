@@ -1,4 +1,6 @@
-"""One run: regret by hand, checkpoints, cut rounds, and both paths from one seed."""
+"""One run: regret by direct computation, checkpoints, truncated rounds, and both paths from one
+seed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Sweeps: the same records in one process and in several, nothing lost on an interrupt, results as
-participants and programs want them.
-"""
+"""Runs over seeds: the same records in one process and in several, interrupts, and summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study on disk: the same results file in whatever order cells finished, nothing torn."""
+"""A study on disk: the same results file in any order of cells, and no truncated records."""
 
 from __future__ import annotations
 

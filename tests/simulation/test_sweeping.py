@@ -1,4 +1,4 @@
-"""Sweeps: the same last file whatever carried them out, and nothing lost however they end."""
+"""Sweeps: the same results file with every engine, and nothing lost at any end."""
 
 from __future__ import annotations
 

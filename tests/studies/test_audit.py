@@ -1,5 +1,5 @@
-"""Audits of named algorithms: noise that is halved, missing or used twice is caught, sound noise is
-accused as rarely as is stated.
+"""Audits of named algorithms: defective noise is detected, correct noise is rejected at the stated
+rate.
 """
 
 from __future__ import annotations

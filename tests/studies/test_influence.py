@@ -1,4 +1,4 @@
-"""Influence of poisoning in plans: every trust model has a row, and a picture shows two."""
+"""Influence of poisoning in plans: a row for every trust model, and a chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: every trust model or algorithm has its row, and one sentence says which to take."""
+"""Plans: a row for every trust model or algorithm, and a recommendation."""
 
 from __future__ import annotations
 

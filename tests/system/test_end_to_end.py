@@ -1,5 +1,4 @@
-"""Whole rounds with real cryptography: devices draw exactly, an intermediary opens, the learner
-decides.
+"""Whole rounds with real cryptography: exact draws on devices, aggregation, and a deciding learner.
 
 Two thousand simulated devices add Pólya shares to their answers; masking, two servers and mixing
 each open the batch. What comes out must follow the stated distribution, and a learner of arms, of

@@ -1,4 +1,4 @@
-"""Terms that the tests of terms are about, and what is changed in them."""
+"""Example terms, and variants of them."""
 
 from __future__ import annotations
 

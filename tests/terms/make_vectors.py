@@ -1,6 +1,4 @@
-"""Writes the test vectors of terms: run `python -m tests.terms.make_vectors` and look at the
-difference. Another implementation reads the file and must find the same.
-"""
+"""Write test vectors of terms for other implementations: `python -m tests.terms.make_vectors`."""
 
 from __future__ import annotations
 

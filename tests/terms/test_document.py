@@ -1,4 +1,4 @@
-"""Terms of version 3: every field is read back, and no single field can be changed unnoticed."""
+"""Terms of version 3: every field round-trips, and every change of a field is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long-term keys come back as they were saved, to who has the lock, and to nobody else."""
+"""Key files: round trips with the right passphrase, and rejection of any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: replaced whole, never back, one winner."""
+"""Records: compare-and-swap, atomic files, no rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms: one spelling, one digest, no contradictions; and what a device rejects because of them."""
+"""Terms: one encoding, one digest, no contradictions; and checks of rounds by devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes vectors of our own, in the layout of the VDAF draft: `python tests/vdaf/make_vectors.py`.
+"""Write tacit's own vectors in the layout of the VDAF draft: `python tests/vdaf/make_vectors.py`.
 
 They hold what the draft's published ones do not: limits that are no power of two less one, of one
 bit and of many, several nonces, and shares that are no shares, rejected at the first step. What is

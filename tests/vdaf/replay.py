@@ -1,4 +1,4 @@
-"""Vectors in the layout of the VDAF draft: read, and replayed one operation after another."""
+"""Replay of vectors in the layout of the VDAF draft, one operation after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prio3Histogram: complete, sound against forgers, and bound to its joint randomness."""
+"""Prio3Histogram: completeness, soundness against forgers, binding to its joint randomness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prio3Count and Prio3Sum: complete, sound against forgers, and silent about what is valid."""
+"""Prio3Count and Prio3Sum: completeness, soundness against forgers, zero knowledge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The VDAF draft's test vectors, and our own, byte for byte.
+"""The VDAF draft's test vectors, and tacit's own, byte for byte.
 
 The draft's are read from the folder that TACIT_VDAF_VECTORS names, or from shared/vectors/vdaf
 beside the repository.

@@ -1,1 +1,1 @@
-"""Guarantees recomputed by slow arithmetic that shares nothing with the package: `make verify`."""
+"""Guarantees recomputed by slow arithmetic independent of the package: `make verify`."""

@@ -1,4 +1,4 @@
-"""Every printed number, of named algorithms and of live terms, against slow arithmetic.
+"""Recompute every printed number of named algorithms and live terms by slow arithmetic.
 
     python -m tests.verify [--only NAME] [--quick] [--workers N]
 

@@ -1,4 +1,4 @@
-"""Probabilities and divergences a second time: big integers and mpmath, no array of the package.
+"""Independent probabilities and divergences: big integers and mpmath, no array of the package.
 
 A distribution is a table of integers, its probabilities in units of 2^-PRECISION, rounded down, so
 that what

@@ -1,4 +1,4 @@
-"""Two neighbouring streams of records, written out, through the encoder that silos run.
+"""Two explicit neighbouring streams of records through the encoder that silos run.
 
 One participant's records are replaced and everything else stays. Other participants' records put
 every number of every row of a visited silo at the edge of rounding, so that replacing pushes it

@@ -1,5 +1,5 @@
-"""The weakest live terms and rounds that devices accept are as private as they state, and no less
-than nearly: `make verify` has the whole grid.
+"""The weakest accepted live terms and rounds meet their guarantee tightly; `make verify` has the
+whole grid.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The slow arithmetic agrees with the exact one of the package, and would find a false
-guarantee.
-"""
+"""The slow arithmetic agrees with the package's, and detects a false guarantee."""
 
 from __future__ import annotations
 

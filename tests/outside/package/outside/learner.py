@@ -1,4 +1,4 @@
-"""Explore, then commit: equal rounds for all, then the best for ever."""
+"""Explore, then commit: equal rounds for all options, then the best one."""
 
 from __future__ import annotations
 
