@@ -83,6 +83,8 @@ class Aggregator(PendingReports):
     share the stores if `replace` and `setdefault` are atomic.
     """
 
+    slot_at = wire.HEADER_SIZE + 1  # behind the role
+
     def __init__(
         self, party: AggregatorContext, announcement: bytes, table: MutableMapping[bytes, bytes]
     ) -> None:

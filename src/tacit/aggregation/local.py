@@ -202,6 +202,8 @@ class LocalServer(PendingReports):
     It can be recreated at any time, in several processes. Every call is idempotent.
     """
 
+    slot_at = wire.HEADER_SIZE
+
     def __init__(
         self,
         pinned: Pinned,

@@ -82,6 +82,9 @@ class PendingVault:
 class PendingReports(ABC):
     """Base of a party's side of one round, whose reports wait in the caller's table."""
 
+    slot_at = 0
+    """Bytes of a report in front of its slot and token."""
+
     @abstractmethod
     def _vault(self) -> PendingVault:
         """The keys of an open round; raises `ClosedRound` once the secret is destroyed."""

@@ -8,6 +8,7 @@ the process that runs the party, the noise by tests only.
 
 from __future__ import annotations
 
+import hmac
 import logging
 import threading
 import time
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.interface import IDENTITY_SIZE, CheckedShare, ClosedRound, UnknownRound
-from tacit.aggregation.two_servers import RoundOutcome
+from tacit.aggregation.two_servers import SLOT, TOKEN_SIZE, ReportSlot, RoundOutcome
 from tacit.aggregation.wire import Kind, header
 from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.noise import DiscreteLaplace
@@ -255,6 +256,12 @@ class ServerParty(ABC):
         """Bytes of a report share for this party in a live round."""
         return self.server(identity).report_size
 
+    def check_sender(self, identity: bytes, slot: int, begun: bytes) -> None:
+        """Reject a report without the token of this slot in its first bytes."""
+        server = self.server(identity)
+        at = server.slot_at
+        check_token(server, ReportSlot(slot, begun[at : at + SLOT.size][-TOKEN_SIZE:]))
+
     def _invited(self, server: ServedRound, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""
         return b""
@@ -413,6 +420,16 @@ def advance_round(action: Callable[[RoundRow], float], row: RoundRow) -> float:
         said = "round %s failed to advance: %s (retry in %g s)"
         LOG.log(level, said, row.identity.hex(), problem, AGAIN)
         return AGAIN
+
+
+def check_token(server: ServedRound, slot: ReportSlot) -> None:
+    """Raise `Forbidden` unless the token is that of the slot."""
+    try:
+        (own,) = server.slots([slot.number])
+    except ClosedRound as reason:
+        raise Gone(str(reason)) from None
+    if not hmac.compare_digest(own.token, slot.token):
+        raise Forbidden(f"slot {slot.number} has another token")
 
 
 def _closed() -> Gone:

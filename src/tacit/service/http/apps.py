@@ -190,7 +190,8 @@ def _with_middleware(
 
     config, put = service.config, app.state.reports
     answer = None if stages is None else stages.size
-    bodies = BodyRules(config.limits, put.size, _bearer_check(config.admin_token), check, answer)
+    is_admin = _bearer_check(config.admin_token)
+    bodies = BodyRules(config.limits, put.size, is_admin, check, answer, put.sender)
     limits = config.limits.of(config.address, config.listen)
     front = LimitsMiddleware(app, limits, config.cors_origins, service.metrics, bodies)
     put.others = stages or app

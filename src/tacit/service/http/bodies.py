@@ -25,6 +25,7 @@ from tacit.service.http.calls import CALL, SIGNATURE, CallCheck
 
 UNAUTHORIZED = 401
 SLOWEST = 20.0  # maximum seconds to receive a body
+FRONT = 64  # first bytes of a report, which contain its slot and token
 MOST_VALUES = 256  # of a JSON document between parties, at most
 CALL_SCOPE = "tacit.call"  # key of the checked header in the ASGI scope of a call
 _CALLS = re.compile("/rounds/[^/]+/(keys|description|exchange)")
@@ -46,11 +47,15 @@ class BodyError(Exception):
 
 @dataclass(frozen=True)
 class ExpectedBody:
-    """The size of a body, at most or `exact`, and its SHA-256 digest if that is signed."""
+    """The size of a body, at most or `exact`, and its SHA-256 digest if that is signed.
+
+    `sender` names the sender of a large report by its first `FRONT` bytes, and rejects strangers.
+    """
 
     size: int
     exact: bool = False
     digest: bytes | None = None
+    sender: Callable[[bytes], object] | None = None
 
     def check_size(self, size: int, *, whole: bool) -> None:
         """Raise `BodyError` for a size, declared (`whole`) or received so far."""
@@ -66,11 +71,21 @@ def is_large(headers: Headers, size: int) -> bool:
     return b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > size
 
 
-async def read_body(receive: Receive, declared: bytes | None, expected: ExpectedBody) -> bytes:
-    """Read the whole body; raise `BodyError` if it is another than expected or takes too long."""
+async def read_body(
+    receive: Receive,
+    declared: bytes | None,
+    expected: ExpectedBody,
+    begin: Callable[[bytes], object] = lambda _: None,
+) -> bytes:
+    """Read the whole body; raise `BodyError` if it is another than expected or takes too long.
+
+    `begin` is called once: with the first bytes where they name the sender, else before any.
+    """
     if declared is not None:
         expected.check_size(int(declared), whole=True)
-    parts, size, more = [], 0, True
+    parts, size, more, waits = [], 0, True, expected.sender is not None
+    if not waits:
+        begin(b"")
     try:
         async with asyncio.timeout(SLOWEST):
             while more:
@@ -80,6 +95,9 @@ async def read_body(receive: Receive, declared: bytes | None, expected: Expected
                 parts.append(message.get("body", b""))
                 size, more = size + len(parts[-1]), message.get("more_body", False)
                 expected.check_size(size, whole=not more)
+                if waits and size >= FRONT:
+                    waits = False
+                    begin(b"".join(parts))
     except TimeoutError:
         raise BodyError(408, f"The body must arrive within {SLOWEST:.0f} seconds.") from None
     body = b"".join(parts)
@@ -117,7 +135,7 @@ class BodyRules:
 
     `report` is the expected size of a report, or None for other paths. `is_admin` checks an
     `Authorization` header. `check` is the helper's check of calls. `answer` is the expected body
-    of a stage message, or None for other paths.
+    of a stage message, or None for other paths. `sender` names the sender of a report.
     """
 
     def __init__(
@@ -127,17 +145,21 @@ class BodyRules:
         is_admin: Callable[[str], bool],
         check: CallCheck | None = None,
         answer: Callable[[Scope, Headers], Awaitable[ExpectedBody | None]] | None = None,
+        sender: Callable[[Scope, bytes], object] | None = None,
     ) -> None:
         self._limits, self._report, self._is_admin, self._check = limits, report, is_admin, check
-        self._answer = answer
+        self._answer, self._sender = answer, sender
         self._held = 0
+        self._senders: set[object] = set()
 
     async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
         """The body to read; raise `TacitError` for a request that is rejected without it."""
         method, path = scope["method"], scope["path"]
         if method == "PUT":
             if (size := await self._report(scope)) is not None:
-                return ExpectedBody(size, exact=True)
+                large = self._sender is not None and size > self._limits.admin_bytes
+                named = partial(self._sender, scope) if self._sender and large else None
+                return ExpectedBody(size, exact=True, sender=named)
             if self._answer is not None and (stage := await self._answer(scope, headers)):
                 return stage
         if method == "POST" and self._check is not None and _CALLS.fullmatch(path):
@@ -167,13 +189,20 @@ class BodyRules:
         return ExpectedBody(found.length, exact=True, digest=found.digest)
 
     @contextmanager
-    def holding(self, expected: ExpectedBody) -> Iterator[None]:
-        """Bound the large bodies in memory: together at most the largest call."""
+    def holding(self, expected: ExpectedBody, begun: bytes = b"") -> Iterator[None]:
+        """Bound the large bodies in memory: together at most the largest call.
+
+        A sender of reports has one at a time, so that strangers and single slots keep nobody out.
+        """
         size = expected.size if expected.size > self._limits.admin_bytes else 0
-        if self._held + size > self._limits.call_bytes:
+        sender = None if expected.sender is None else expected.sender(begun)
+        if self._held + size > self._limits.call_bytes or sender in self._senders:
             raise Unavailable("another large call is in progress: retry later")
         self._held += size
+        if sender is not None:
+            self._senders.add(sender)
         try:
             yield
         finally:
             self._held -= size
+            self._senders.discard(sender)

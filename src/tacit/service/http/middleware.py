@@ -11,6 +11,7 @@ import logging
 import math
 import re
 import time
+from contextlib import ExitStack
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -156,8 +157,12 @@ class LimitsMiddleware:
         """Read the expected body, then let the application answer."""
         expected = await self._bodies.expected(scope, headers)
         self.connections.expect(_peer(scope), expected.size)
-        with self._bodies.holding(expected):
-            body = await read_body(receive, headers.get(b"content-length"), expected)
+        with ExitStack() as held:
+
+            def begin(begun: bytes) -> None:
+                held.enter_context(self._bodies.holding(expected, begun))
+
+            body = await read_body(receive, headers.get(b"content-length"), expected, begin)
             self.connections.activate(_peer(scope))
             app = self.frequent.get(scope["method"], self.app)
             await app(scope, replayed(body, receive), send)

@@ -92,6 +92,12 @@ class ReportRoute:
         scope[REPORT_SCOPE] = named
         return self._party.share_size(named.identity)
 
+    def sender(self, scope: Scope, begun: bytes) -> object:
+        """Round and slot of a report, if its first bytes contain the slot's token."""
+        named: _Named = scope[REPORT_SCOPE]
+        self._party.check_sender(named.identity, named.slot, begun)
+        return named
+
     async def _keep(self, named: _Named, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         invitation = dict(headers).get(_INVITATION, b"")
         said = invitation.decode("latin-1") or None

@@ -8,7 +8,6 @@ kilobytes is read from them. A slot holds few questions, so its owner cannot kee
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,11 +25,12 @@ from tacit.aggregation.masking_rounds import MaskingReports
 from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Rejected, Unavailable
 from tacit.service.coordinator import Coordinator
-from tacit.service.errors import Forbidden, Gone
+from tacit.service.errors import Gone
 from tacit.service.http.bodies import ExpectedBody, Headers
 from tacit.service.http.driver import Driver
 from tacit.service.http.problems import responses
 from tacit.service.http.writer import GroupWriter
+from tacit.service.party import check_token
 
 HELD = 8.0  # seconds that a question waits for its message
 LOOKS = 0.1  # seconds between looks whether this process has ended a stage
@@ -217,10 +217,5 @@ def slot_of(headers: Headers) -> ReportSlot:
 def staged(coordinator: Coordinator, identity: bytes, slot: ReportSlot) -> MaskingReports:
     """A round with stages; raises `Forbidden` unless the token is that of the slot."""
     served = coordinator.staged(identity)
-    try:
-        (own,) = served.slots([slot.number])
-    except ClosedRound as reason:
-        raise Gone(str(reason)) from None
-    if not hmac.compare_digest(own.token, slot.token):
-        raise Forbidden(f"slot {slot.number} has another token")
+    check_token(served, slot)
     return served

@@ -151,6 +151,10 @@ class ServedRound(Protocol):
     def report_size(self) -> int:
         """Bytes of a report for this party."""
 
+    @property
+    def slot_at(self) -> int:
+        """Bytes of a report in front of its slot and token."""
+
     def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
         """The slots with these numbers, with their tokens."""
 
