@@ -61,7 +61,9 @@ export function normalTail(x) {
 export function vectorDelta(sigma, square, numbers, epsilon) {
   const mu = Math.sqrt(square) / sigma;
   if (!(sigma >= 1 && epsilon >= 0 && epsilon <= 64)) return 1;
-  const mechanism = normalTail(epsilon / mu - mu / 2) - Math.exp(epsilon) * normalTail(epsilon / mu + mu / 2);
+  const tail = normalTail(epsilon / mu - mu / 2);
+  const rounding = 1e-13 * (1 + (epsilon / mu - mu / 2) ** 2 + epsilon); // both terms cancel at very small ε
+  const mechanism = tail - Math.exp(epsilon) * normalTail(epsilon / mu + mu / 2) + rounding * tail;
   const [curvature, variation] = [4 * Math.exp(-0.5), 2 * (1 + 4 * Math.exp(-1.5))].map((bend) => bend / Math.sqrt(2 * Math.PI));
   const apart = (curvature / sigma ** 2 + variation / sigma ** 3) / 48 + 2.1 * Math.exp(-2 * (Math.PI * sigma) ** 2);
   return Math.min(1, mechanism + (1 + Math.exp(epsilon)) * numbers * apart);
@@ -108,7 +110,7 @@ export default ({ must, big, ratio, above, parse, has, is, list, text, isFractio
     const names = new Set(context.fields.map(({ name }) => name)).size === context.fields.length;
     if (!sizes || !names || d > MOST_FEATURES || many > MOST_CONTEXTS || answer.levels > context.resolution || !short(context)) return false;
     const [sigma, delta] = [noise.minimum[0] / noise.minimum[1], number(guarantee.delta)];
-    return delta > 0 && vectorDelta(sigma, SQUARED * largest(context) ** 2, numbers(d), number(guarantee.epsilon)) <= delta * (1 + SLACK);
+    return delta > 0 && delta < 1 && vectorDelta(sigma, SQUARED * largest(context) ** 2, numbers(d), number(guarantee.epsilon)) <= delta * (1 + SLACK);
   }
 
   /** Parts, paused options, mean and roots of a policy; `d` is 0 if it is none. */

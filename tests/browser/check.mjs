@@ -403,3 +403,67 @@ export async function invited(tacit, { address, digest, pinned, start, invitatio
   for (const one of invitations) found.push(await device.join(one).then(({ stage }) => stage, ({ field }) => field));
   return found;
 }
+
+/** How many random bytes of the browser each of these reports takes, but for those of encryption; or the field of the refusal. */
+export async function randomness(tacit, { reports }) {
+  const found = [];
+  for (const { terms, announcement, place, values } of reports) {
+    const shown = await tacit.readTerms(terms);
+    const [model, round] = [await tacit.modelOf(shown), await tacit.accept(shown, unhex(announcement))];
+    const original = crypto.getRandomValues;
+    let bytes = 0;
+    Object.defineProperty(crypto, "getRandomValues", {
+      configurable: true,
+      value: (array) => ((bytes += array.byteLength), original.call(crypto, array)),
+    });
+    const report = model.encode(shown, round, { number: 0, token: unhex(place).slice(4) }, values);
+    found.push(await report.then(() => bytes, ({ field }) => field));
+    delete crypto.getRandomValues;
+  }
+  return found;
+}
+
+/** Stage or field of the refusal, and the ledger, after each step of devices that share a ledger; servers give replies by path. */
+export async function spending(tacit, { address, pinned, replies, outcomes, steps }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  const storage = memoryStorage();
+  let now = 0;
+  const fetch = async (url, { method }) => {
+    const { host, pathname } = new URL(url);
+    const [, kind, name, what] = pathname.split("/");
+    if (method === "PUT") return new Response(null, { status: 204 });
+    if (kind === "rounds") return outcomes[`${host} ${name}`] ? new Response(unhex(outcomes[`${host} ${name}`])) : new Response("", { status: 404 });
+    const known = replies[`${name}/${what}`];
+    return new Response(JSON.stringify(Array.isArray(known) ? known.shift() : known));
+  };
+  const found = [];
+  for (const { at, digest, act, given } of steps) {
+    now = at * 1000;
+    const accept = { obedientCoordinator: true };
+    let device;
+    try {
+      device = await tacit.Device.open(address, digest, { pinned, accept, storage, fetch, now: () => now });
+    } catch ({ field, message }) {
+      found.push([field ?? message, null]);
+      continue;
+    }
+    const acts = {
+      join: () => device.join(given),
+      send: async () => ((now = (await device.state()).sendsAt), device.tick()),
+      finish: async () => {
+        const end = (await device.state()).deadline;
+        for (let day = 0; day < 60; day++) (now = end + 60000 + 86400000 * day), await device.tick();
+        return device.state();
+      },
+      withdraw: () => device.withdraw(),
+      agree: () => device.agree(),
+      import: async () => (await device.importLedger(given), device.state()),
+      limit: async () => (await device.setLimit(given), device.state()),
+    };
+    const said = await acts[act]().then(({ stage }) => stage, ({ field, message }) => field ?? message);
+    const { spent, delta, pending, taken, participations, limit, ownSpent } = await device.ledger();
+    found.push([said, { spent, delta, pending, taken, participations, limit, ownSpent }]);
+  }
+  const last = await tacit.Device.open(address, steps[0].digest, { pinned, storage, fetch, now: () => now }).catch(() => null);
+  return { steps: found, exported: last && (await last.exportLedger()) };
+}

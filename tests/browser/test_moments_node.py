@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
@@ -49,7 +50,7 @@ def test_terms_with_moments_are_read_and_weaker_ones_rejected() -> None:
     longer = [[[round(1.01 * x) for x in row] for row in matrix] for matrix in matrices]
     wrong: dict[str, list[Any]] = {
         "noise.minimum": [[round(least * 0.999), 1], [least // 2, 1]],
-        "guarantee.delta": ["0", "1/10000000"],
+        "guarantee.delta": ["0", "1/10000000", "1", "3/2"],
         "guarantee.epsilon": ["1/2"],
         "guarantee.participations": [2],
         "noise.distribution": ["discrete-laplace"],
@@ -85,6 +86,22 @@ def test_the_delta_of_noise_equals_pythons() -> None:
         assert delta == pytest.approx(known, rel=1e-10)
         assert above == pytest.approx(_normal_tail(epsilon), rel=1e-11)
         assert below == pytest.approx(_normal_tail(-epsilon), rel=1e-11)
+
+
+def test_delta_is_rounded_up_where_both_tails_cancel() -> None:
+    """At very small ε the difference of two tails has few digits left."""
+    cases = [
+        (1e9 * tail / epsilon, 1e18, 1, epsilon)
+        for epsilon in (1e-12, 1e-9)
+        for tail in (0.1, 1.0, 2.4, 2.8, 4.0, 8.0)
+    ]
+    found = [delta for delta, _, _ in node("vectorDeltas", {"cases": cases})]
+    with mp.workdps(60):
+        for delta, (sigma, square, _, epsilon) in zip(found, cases, strict=True):
+            moved = mp.sqrt(square) / sigma
+            ends = [epsilon / moved - moved / 2, epsilon / moved + moved / 2]
+            one, other = (mp.erfc(end / mp.sqrt(2)) / 2 for end in ends)
+            assert delta >= one - mp.exp(epsilon) * other
 
 
 def test_moments_from_javascript_are_summed_by_python_servers(tmp_path: Path) -> None:

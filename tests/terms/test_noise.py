@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
@@ -128,6 +129,22 @@ def test_shares_of_vectors_are_charged_their_distance_from_one_draw_in_every_coo
     found = vector_delta(sigma, square, coordinates, Fraction(2), shares)
     assert found == pytest.approx(math.exp(psi) * alone, rel=1e-12)
     assert found > vector_delta(sigma, square, coordinates, Fraction(2)) * (1 + psi)
+
+
+@pytest.mark.parametrize("tail", [0.1, 1.0, 2.5, 4.0, 8.0])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-6, 1e-2])
+def test_delta_of_gaussian_noise_is_rounded_up_at_very_small_epsilon(
+    epsilon: float, tail: float
+) -> None:
+    """Two tails that agree in most digits are subtracted: 40 digits say by how much."""
+    moved = epsilon / tail
+    found = vector_delta(Fraction(10**9 / moved), Fraction(10**18), 1, Fraction(epsilon))
+    with mp.workdps(60):
+        one, other = tail - mp.mpf(moved) / 2, tail + mp.mpf(moved) / 2
+        upper = [mp.erfc(end / mp.sqrt(2)) / 2 for end in (one, other)]
+        true = upper[0] - mp.exp(epsilon) * upper[1]
+        assert true * (1 - mp.mpf(10) ** -15 * (1 + tail**2)) <= found
+        assert found <= true + mp.mpf(10) ** -14 * (1 + tail**2) * upper[0] + mp.mpf(10) ** -22
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1, 1), (3, 2), (50, 20)])

@@ -18,6 +18,9 @@ from itertools import accumulate
 SLACK = 1e-9
 """Relative excess of a computed δ that is accepted."""
 
+ROUNDING = 1e-15
+"""Relative error of a normal distribution's tail in doubles, for every unit of its slope."""
+
 MOST_TERMS = 1 << 22
 """Most terms of a sum; a device rejects wider noise."""
 
@@ -117,9 +120,10 @@ def vector_delta(
     `square`; of the sum of `shares` discrete Gaussians of σ²/shares each, as in `gaussian_delta`.
 
     The noise is within a total variation distance of a rounded Gaussian, which is added to the δ of
-    the Gaussian mechanism: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) with μ = Δ/σ (Balle & Wang 2018). The
-    distance of a coordinate is at most (E|z² - 1|/σ² + E|z³ - 3z|/σ³) / 48 + 2.1 e^{-2π²σ²} for
-    σ >= 1, as in `tacit.noise.DiscreteGaussian`.
+    the Gaussian mechanism: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) with μ = Δ/σ (Balle & Wang 2018),
+    rounded up, as both terms cancel at very small ε. The distance of a coordinate is at most
+    (E|z² - 1|/σ² + E|z³ - 3z|/σ³) / 48 + 2.1 e^{-2π²σ²} for σ >= 1, as in
+    `tacit.noise.DiscreteGaussian`.
 
     >>> vector_delta(Fraction(9100), Fraction(9, 2) * 1000**2, 44, Fraction(1)) < 1e-6
     True
@@ -130,7 +134,9 @@ def vector_delta(
     if wide < 1 or not 0 <= level <= _LARGEST_EPSILON:
         return 1.0
     one, other = level / mu - mu / 2, level / mu + mu / 2
-    exact = _normal_tail(one) - math.exp(level) * _normal_tail(other)
+    tail = _normal_tail(one)
+    exact = tail - math.exp(level) * _normal_tail(other)
+    exact += ROUNDING * (1 + one * one + level) * tail  # both tails agree in most digits
     curvature, variation = _BENDS
     apart = (curvature / wide**2 + variation / wide**3) / 48
     apart += 2.1 * math.exp(-2 * (math.pi * wide) ** 2)
