@@ -61,6 +61,7 @@ class PrivateKLUCB(KeptLearner):
     """
 
     kept = ("_evidence", "_bounds")
+    needs_horizon = False  # the level is ln t
 
     def __init__(
         self,
@@ -87,11 +88,6 @@ class PrivateKLUCB(KeptLearner):
         self.smallest = integer("smallest", smallest, at_least=1)
         self._evidence = [ArmEvidence(forget=FORGET) for _ in range(self.arms)]
         self._bounds = [NOTHING_KNOWN] * self.arms
-
-    @property
-    def needs_horizon(self) -> bool:
-        """False: the level is ln t."""
-        return False
 
     def best(self) -> int:
         """The arm with most participants; ties go to the largest estimate."""

@@ -47,6 +47,7 @@ class IndexLearner(KeptLearner):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_sums", "_pulls")
+    needs_horizon = False  # indices depend on past estimates only
 
     def __init__(self, arms: int, horizon: int, lazy: Number = 0.01) -> None:
         super().__init__(arms, horizon)
@@ -59,11 +60,6 @@ class IndexLearner(KeptLearner):
     @abstractmethod
     def _choose(self) -> int:
         """The arm with the largest index, once all were tried."""
-
-    @property
-    def needs_horizon(self) -> bool:
-        """False: indices depend on past estimates only."""
-        return False
 
     def best(self) -> int:
         """The arm with most participants."""

@@ -34,6 +34,7 @@ class LastBatch(KeptLearner):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_means", "_sizes")
+    needs_horizon = False  # indices contain ln t
 
     def __init__(self, arms: int, horizon: int, epsilon: Number) -> None:
         super().__init__(arms, horizon)
@@ -46,11 +47,6 @@ class LastBatch(KeptLearner):
     @abstractmethod
     def _choose(self) -> Plan:
         """The next rounds, once every arm was tried."""
-
-    @property
-    def needs_horizon(self) -> bool:
-        """False: indices contain ln t."""
-        return False
 
     def best(self) -> int:
         """The arm with the largest last batch; ties go to the largest estimate."""

@@ -42,6 +42,7 @@ class Restarts(KeptLearner):
     """
 
     kept = ("period", "_offset", "_best")
+    needs_horizon = False  # periods follow one another until the horizon, wherever it is
 
     def __init__(
         self, arms: int, horizon: int, learner: str, options: Options = None, start: int = 1024
@@ -60,11 +61,6 @@ class Restarts(KeptLearner):
         self._inner = self._fresh()
         self._offset = 0  # number of the period's first round
         self._best: int | None = 0
-
-    @property
-    def needs_horizon(self) -> bool:
-        """False: periods follow one another until the horizon, wherever it is."""
-        return False
 
     def _fresh(self) -> Learner:
         size = {"arms": self.arms, "horizon": self.start ** (2**self.period)}

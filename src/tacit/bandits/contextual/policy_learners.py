@@ -96,6 +96,7 @@ class PolicyLearner(KeptLearner):
     """
 
     kept = ("_step", "_paused", "_gains")
+    secret = Secret.CONTEXT_AND_REWARDS  # context, potential rewards and choices
 
     def __init__(
         self,
@@ -133,11 +134,6 @@ class PolicyLearner(KeptLearner):
     @abstractmethod
     def _begin(self) -> None:
         """Set the statistics and the fit to those of no data."""
-
-    @property
-    def secret(self) -> Secret:
-        """Context, potential rewards and choices."""
-        return Secret.CONTEXT_AND_REWARDS
 
     def best(self) -> None:
         """None: the best option depends on the context."""

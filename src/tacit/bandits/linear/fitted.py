@@ -49,6 +49,8 @@ class FittedElimination(OptionElimination):
     [((0, 2), 50)]
     """
 
+    secret = Secret.FITTED_PARAMETER  # all rewards of a participant, and the vector fitted to them
+
     def __init__(
         self,
         features: npt.ArrayLike,
@@ -73,11 +75,6 @@ class FittedElimination(OptionElimination):
                 f"plays is {plays}: must be at least {features_}, the number of features and an "
                 "intercept, or no participant can fit them"
             )
-
-    @property
-    def secret(self) -> Secret | None:
-        """All rewards of a participant, and the vector fitted to them."""
-        return Secret.FITTED_PARAMETER
 
     def _plan(self) -> Plan:
         """The next phase: one round, in which everybody tries the same options."""

@@ -121,6 +121,8 @@ class OptionElimination(SingleElimination):
     """
 
     kept = (*SingleElimination.kept, "_phase", "_wanted", "_misread")
+    needs_horizon = False  # the horizon only ends the last phase
+    secret: Secret | None = None  # a participant reports one reward, as with arms
 
     def __init__(
         self,
@@ -145,16 +147,6 @@ class OptionElimination(SingleElimination):
         self._wanted: dict[int, int] = {}  # participants of each option of the present phase
         self._heard: dict[int, OptionMean] = {}
         self._misread = 0.0
-
-    @property
-    def needs_horizon(self) -> bool:
-        """False: the horizon only ends the last phase."""
-        return False
-
-    @property
-    def secret(self) -> Secret | None:
-        """None: a participant reports one reward, as with arms."""
-        return None
 
     def length(self, phase: int) -> float:
         """Participants of a phase per option of its design."""

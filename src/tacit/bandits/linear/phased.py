@@ -475,6 +475,7 @@ class SingleElimination(PhasedElimination):
     """
 
     each = True
+    secret: Secret | None = Secret.ONE_REWARD  # every play belongs to another participant
 
     def __init__(
         self,
@@ -489,11 +490,6 @@ class SingleElimination(PhasedElimination):
         super().__init__(actions, horizon, bound, failure_probability, constants)
         self.first_length = float(largest_support(self.actions.shape[1]))
         self.per_person = per_person
-
-    @property
-    def secret(self) -> Secret | None:
-        """One reward: every play belongs to another participant."""
-        return Secret.ONE_REWARD
 
     def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
         return int(plays.sum())
