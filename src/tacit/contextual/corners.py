@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 
-from tacit.contextual.feature_maps import Category, FeatureMap
+from tacit.contextual.feature_maps import Category, FeatureMap, placed
 from tacit.errors import TacitError
 
 MOST_CORNERS = 256
@@ -159,7 +159,7 @@ def layout(features: FeatureMap) -> CornerLayout:
         first += options[-1].size
         ignored = [
             start
-            for one, start in zip(features.fields, _starts(features), strict=True)
+            for one, start in placed(features.fields)
             if isinstance(one, Category) and (start, one.size) not in categories
         ]
         for values in product(*(range(size) for _, size in categories)):
@@ -190,20 +190,12 @@ def squared_lengths(features: FeatureMap) -> float:
     )
 
 
-def _starts(features: FeatureMap) -> list[int]:
-    """The first column of every field in the code."""
-    found = [1]
-    for one in features.fields:
-        found.append(found[-1] + one.size)
-    return found[:-1]
-
-
 def _relevant(
     features: FeatureMap, matrix: tuple[tuple[float, ...], ...]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Categories (first column, values) and numbers (column) that a matrix depends on."""
     categories, numbers = list[tuple[int, int]](), list[int]()
-    for one, start in zip(features.fields, _starts(features), strict=True):
+    for one, start in placed(features.fields):
         if not isinstance(one, Category):
             if any(row[start] for row in matrix):
                 numbers.append(start)

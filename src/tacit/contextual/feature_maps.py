@@ -14,7 +14,7 @@ context.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -128,6 +128,16 @@ Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 def code_size(fields: Sequence[Category | BoundedNumber]) -> int:
     """Numbers in the code of a context: the intercept, and those of all fields."""
     return 1 + sum(one.size for one in fields)
+
+
+def placed(
+    fields: Iterable[Category | BoundedNumber],
+) -> Iterator[tuple[Category | BoundedNumber, int]]:
+    """Every field, and the first column of its part of a code."""
+    start = 1
+    for one in fields:
+        yield one, start
+        start += one.size
 
 
 @dataclass(frozen=True)
@@ -391,11 +401,9 @@ def interactions(
     width, rows = code_size(fields), list[dict[str, dict[int, float]]]()
     rows.append({name: {0: 1.0} for name in names})
     rows += [{name: {0: 1.0}} for name in names[1:]]
-    start = 1
-    for one in fields:
+    for one, start in placed(fields):
         first = start if isinstance(one, BoundedNumber) else start + 1
         columns = range(first, start + one.size)
-        start += one.size
         if between is None:
             rows += [{name: {column: 1.0} for name in names} for column in columns]
         chosen = names[1:] if between is None else between.get(one.name, ())

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -108,10 +108,6 @@ class ContextLog(ContextualWorld):
     def remark(self) -> ParticipantsFrom:
         """The source of the participants, as an assumption of the guarantee."""
         return ParticipantsFrom(Source.ROW, self.participations)
-
-    def mapped(self, features: FeatureMap) -> Self:
-        """The same log with these features."""
-        return replace(self, features=features)
 
     def fresh(self, rng: np.random.Generator) -> ContextLogRun:
         """The log at the start of a run, in a random order."""

@@ -25,10 +25,12 @@ from tacit.contextual.feature_maps import (
     Matrices,
     code_size,
     interactions,
+    placed,
 )
 from tacit.environments.callables import check_rewards
 from tacit.environments.contract import FINE, World
 from tacit.errors import TacitError
+from tacit.protocols.contract import rounded
 from tacit.protocols.statistic_sums import StatisticTotals
 from tacit.protocols.statistics import Answers
 from tacit.types import Arm, DeviceChoice, Floats, Integers, Levels, Played, Round
@@ -61,11 +63,10 @@ class Codes:
     @cached_property
     def segments(self) -> Integers:
         """The combination of categories, the last field fastest."""
-        place, start = np.zeros(len(self.codes), dtype=np.int64), 1
-        for one in self.map.fields:
+        place = np.zeros(len(self.codes), dtype=np.int64)
+        for one, start in placed(self.map.fields):
             columns = self.codes[:, start : start + one.size]
             place = place * one.size + columns.argmax(axis=1)
-            start += one.size
         return place
 
 
@@ -121,9 +122,9 @@ class ContextualWorld(World):
             One reward in [0, 1] per participant.
         """
 
-    @abstractmethod
     def mapped(self, features: FeatureMap) -> Self:
-        """The same world with these features."""
+        """The same world with these features; a world that is no dataclass overrides it."""
+        return replace(self, features=features)  # type: ignore[type-var]
 
     @cached_property
     def single_option_regret(self) -> tuple[float, float] | None:
@@ -207,9 +208,7 @@ class RoundTotals:
         precision = self.precision
         levels = rewards.astype(np.int64)
         if not self.world.binary or precision != 1:
-            scaled = rewards * precision
-            lower = np.floor(scaled)
-            levels = (lower + (rng.random(count) < scaled - lower)).astype(np.int64)
+            levels = rounded(rewards * precision, rng)
         if isinstance(self.assignment, Arm):
             counted = np.bincount(levels, minlength=precision + 1)
             self.levels = counted if not len(self.levels) else self.levels + counted
@@ -250,21 +249,15 @@ class LinearContexts(ContextualWorld):
     features: FeatureMap | None = None
     binary: bool = True
 
-    def mapped(self, features: FeatureMap) -> Self:
-        """The same world with these features."""
-        return replace(self, features=features)
-
     def codes(self, count: int, rng: np.random.Generator) -> Floats:
         """Independent uniform fields."""
         found = np.zeros((count, code_size(self.fields)), dtype=np.float32)
         found[:, 0] = 1
-        start = 1
-        for one in self.fields:
+        for one, start in placed(self.fields):
             if isinstance(one, BoundedNumber):
                 found[:, start] = 2 * rng.random(count, dtype=np.float32) - 1
             else:
                 found[np.arange(count), start + rng.integers(0, one.size, count)] = 1
-            start += one.size
         return found  # type: ignore[return-value]
 
     def expected(self, codes: Floats) -> Floats:
@@ -343,13 +336,12 @@ def random_linear(
 def _contrasts(fields: Fields) -> Floats:
     """Rows that turn a code into the intercept and one number in [-1, 1] per field."""
     found = np.zeros((1 + len(fields), code_size(fields)))
-    found[0, 0], start = 1.0, 1
-    for row, one in enumerate(fields):
+    found[0, 0] = 1.0
+    for row, (one, start) in enumerate(placed(fields)):
         if isinstance(one, BoundedNumber):
             found[row + 1, start] = 1.0
         else:
             found[row + 1, start : start + 2] = (-1.0, 1.0)
-        start += one.size
     return found
 
 
@@ -402,10 +394,6 @@ class SegmentContexts(ContextualWorld):
             values = tuple(f"segment {k + 1}" for k in range(segments))
             object.__setattr__(self, "fields", (Category("segment", values),))
         object.__setattr__(self, "matrices", interactions(self.fields, self.names))
-
-    def mapped(self, features: FeatureMap) -> Self:
-        """The same world with these features."""
-        return replace(self, features=features)
 
     def codes(self, count: int, rng: np.random.Generator) -> Floats:
         """One-hot segments."""
@@ -490,10 +478,6 @@ class ContextFunction(ContextualWorld):
         if not self.matrices:
             object.__setattr__(self, "matrices", interactions(self.fields, self.names))
 
-    def mapped(self, features: FeatureMap) -> Self:
-        """The same world with these features."""
-        return replace(self, features=features)
-
     def codes(self, count: int, rng: np.random.Generator) -> Floats:
         """The codes of drawn contexts."""
         drawn = self.draw(count, rng)
@@ -530,12 +514,10 @@ def code_map(fields: Fields) -> FeatureMap:
 def decoded(fields: Fields, code: Sequence[float]) -> dict[str, Any]:
     """The context of a code."""
     found: dict[str, Any] = {}
-    start = 1
-    for one in fields:
+    for one, start in placed(fields):
         part = code[start : start + one.size]
         if isinstance(one, Category):
             found[one.name] = one.values[max(range(one.size), key=part.__getitem__)]
         else:
             found[one.name] = one.low + (part[0] + 1) / 2 * (one.high - one.low)
-        start += one.size
     return found

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tacit.assumptions import Remark
 from tacit.errors import TacitError
+from tacit.protocols.contract import rounded
 from tacit.protocols.statistic_sums import StatisticTotals
 from tacit.types import Floats, Integers, Levels, Played, PlayedFit, Round
 
@@ -215,10 +216,7 @@ class Environment(World):
     def _counted(
         self, arm: int, users: int, precision: int, rng: np.random.Generator
     ) -> tuple[Integers, Integers]:
-        rewards = self.rewards(arm, users, rng)
-        scaled = rewards * precision
-        lower = np.floor(scaled)
-        levels = (lower + (rng.random(len(rewards)) < scaled - lower)).astype(np.int64)
+        levels = rounded(self.rewards(arm, users, rng) * precision, rng)
         values, counts = np.unique(levels, return_counts=True)
         return values, counts
 
@@ -252,8 +250,7 @@ class Environment(World):
             sums = np.zeros((size, len(fit.support)))
             for place, (arm, plays) in enumerate(zip(fit.support, fit.plays, strict=True)):
                 scaled = self.rewards(arm, size * plays, rng) * precision
-                lower = np.floor(scaled)
-                levels = (lower + (rng.random(len(scaled)) < scaled - lower)) / precision
+                levels = rounded(scaled, rng) / precision
                 earned += float(levels.sum()) / many
                 sums[:, place] = (levels - 0.5).reshape(size, plays).sum(axis=1)
             if protocol is not None:

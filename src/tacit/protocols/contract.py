@@ -426,6 +426,10 @@ def round_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> I
         raise TacitError(
             "a reward lies outside [0, 1]: rescale or clip rewards before they are reported"
         )
-    scaled = rewards * precision
+    return rounded(rewards * precision, rng)
+
+
+def rounded(scaled: Floats, rng: np.random.Generator) -> Integers:
+    """Every number rounded down or up at random, with its mean."""
     lower = np.floor(scaled)
-    return (lower + (rng.random(len(rewards)) < scaled - lower)).astype(np.int64)
+    return (lower + (rng.random(scaled.shape) < scaled - lower)).astype(np.int64)

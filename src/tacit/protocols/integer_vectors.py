@@ -31,7 +31,7 @@ from tacit.privacy import (
     state_drawn_arithmetic,
 )
 from tacit.privacy.accounting import in_distinct_rounds
-from tacit.protocols.contract import random_level
+from tacit.protocols.contract import random_level, rounded
 from tacit.protocols.sums import modular_sum
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -76,8 +76,7 @@ class LevelProtocol(VectorProtocol):
                 "clip it, or use a larger bound"
             )
         scaled = np.clip((vectors - self.offset) / self.unit, 0.0, self.precision)
-        lower = np.floor(scaled)
-        return (lower + (rng.random(scaled.shape) < scaled - lower)).astype(np.int64)
+        return rounded(scaled, rng)
 
     def encode(self, vector: npt.ArrayLike) -> list[int]:
         """A participant's levels, randomly rounded without floating point."""

@@ -19,7 +19,7 @@ from scipy.special import gammainccinv
 
 from tacit.bandits.contextual.device_choices import LinearChoice
 from tacit.bandits.contextual.moment_fit import Moments, SecondSpan
-from tacit.contextual.feature_maps import BoundedNumber, Category, FeatureMap, code_size
+from tacit.contextual.feature_maps import BoundedNumber, Category, FeatureMap, code_size, placed
 from tacit.types import Floats
 
 CONTEXTS = 64  # public contexts of the sample
@@ -37,14 +37,13 @@ def public_codes(features: FeatureMap) -> Floats:
     """Codes of evenly spread contexts: contexts × numbers of the code."""
     rng = np.random.default_rng(0)
     codes = np.zeros((CONTEXTS, code_size(features.fields)))
-    codes[:, 0], start = 1.0, 1
-    for one in features.fields:
+    codes[:, 0] = 1.0
+    for one, start in placed(features.fields):
         order = rng.permutation(CONTEXTS)
         if isinstance(one, Category):
             codes[np.arange(CONTEXTS), start + order % one.size] = 1.0
         else:
             codes[:, start] = np.linspace(-1.0, 1.0, CONTEXTS)[order]
-        start += one.size
     return codes
 
 
