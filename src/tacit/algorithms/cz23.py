@@ -41,6 +41,11 @@ def _tail(sigma: float, h: float = 0.0, *, per_user: bool = False) -> NoiseTail:
     return bandits.NoiseTail(float(sigma), float(h), per_user)
 
 
+def _laplace_tail(problem: ArmsProblem) -> NoiseTail:
+    """The tail of one draw of discrete Laplace noise, at the ε of a number."""
+    return _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
+
+
 def _elimination(problem: ArmsProblem, tail: NoiseTail, smallest: int = 1) -> ForgettingElimination:
     start = 1
     while math.ceil(problem.growth**start) < smallest:
@@ -122,8 +127,8 @@ def _batch_sizes(problem: ArmsProblem) -> list[int]:
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
-    tail = _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
     how = {"target": problem.privacy.pure, **problem.privacy.losses}
+    tail = _laplace_tail(problem)
     return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
 
@@ -163,17 +168,10 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
 @cz23("cdp-se", trust=TrustModel.CENTRAL, guarantee="(ε, 0)-DP of what the server publishes")
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
-    learner = _elimination(
-        problem, _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
-    )
+    learner = _elimination(problem, _laplace_tail(problem))
     how: dict[str, Any] = {"target": problem.privacy.pure, "binary": problem.binary}
-    return assemble(
-        problem,
-        learner,
-        factories.central_laplace,
-        failure_probability=problem.paper_failure_probability,
-        **how,
-    )
+    how |= {"failure_probability": problem.paper_failure_probability}
+    return assemble(problem, learner, factories.central_laplace, **how)
 
 
 @cz23("ldp-se", trust=TrustModel.LOCAL, guarantee="(ε, 0)-DP of each message")
@@ -213,8 +211,7 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     honest = privacy.ThreatModel(problem.privacy.dropout, problem.privacy.corrupt).honest
     enough = split_and_mix.FEWEST_USERS
     smallest = next(size for size in count(max(enough, least)) if honest(size) >= enough)
-    tail = _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
-    learner = _elimination(problem, tail, smallest)
+    learner = _elimination(problem, _laplace_tail(problem), smallest)
     how: dict[str, Any] = {
         "target": problem.privacy.pure,
         "binary": problem.binary,
@@ -240,14 +237,10 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     cites needs about n^2.5 messages per participant (CORRECTIONS 9). `paper` constants changes only
     the radius.
     """
-    tail = _tail(math.sqrt(2) / problem.epsilon_per_number, 1 / problem.epsilon_per_number)
     smallest = problem.privacy.min_batch_size
-    learner = _elimination(problem, tail, smallest)
-    how: dict[str, Any] = {
-        "target": problem.privacy.pure,
-        **problem.privacy.positive_losses,
-        **problem.privacy.fixed_levels,
-    }
+    learner = _elimination(problem, _laplace_tail(problem), smallest)
+    how: dict[str, Any] = {"target": problem.privacy.pure, **problem.privacy.positive_losses}
+    how |= problem.privacy.fixed_levels
     return assemble(problem, learner, factories.pure_shuffle, smallest=smallest, **how)
 
 

@@ -324,20 +324,22 @@ def amplify(
 
 def corrections(as_json: Json = False) -> None:
     """List numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
-    from tacit.papers.corrections import corrections as rows
+    from tacit.papers.corrections import GuaranteeCorrection
+    from tacit.papers.corrections import corrections as recomputed
     from tacit.rounding import up
 
-    found = [asdict(row) for row in rows()]
+    found = list(recomputed())
     if as_json:
-        print_json({"corrections": found})
+        print_json({"corrections": [asdict(row) for row in found]})
         return
-    for row in found:
-        if "epsilon" in row["what"] or "delta" in row["what"]:
-            row["true"] = float(up(row["true"]))
+    shown = [
+        replace(row, true=float(up(row.true))) if isinstance(row, GuaranteeCorrection) else row
+        for row in found
+    ]
     print_table(
         "corrections to the papers, by line of docs/explanation/corrections.md",
         ["line", "what", "setting", "printed", "true"],
-        [list(row.values()) for row in found],
+        [list(vars(row).values()) for row in shown],
     )
 
 

@@ -8,7 +8,7 @@ documented values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from scipy.special import ndtr
@@ -31,6 +31,10 @@ class Correction:
     true: float
 
 
+class GuaranteeCorrection(Correction):
+    """A correction of an ε or a δ, which is rounded up where it is shown."""
+
+
 def corrections() -> Iterator[Correction]:
     """Recompute lines 7, 13, 15 to 17, 24 to 27, 32 and 34."""
     yield from _gaussian()
@@ -46,25 +50,23 @@ def corrections() -> Iterator[Correction]:
     yield from _public()
 
 
+def _both(kind: str, levels: int, target: ApproximateDP, **how: int) -> tuple[Calibration, ...]:
+    """The paper's calibration, and the tight one."""
+    return (
+        calibrate(kind, levels, target, constants="paper", **how),  # type: ignore[arg-type]
+        calibrate(kind, levels, target, **how),  # type: ignore[arg-type]
+    )
+
+
 def _gaussian() -> Iterator[Correction]:
     for epsilon in (10.0, 20.0):
         setting = f"ε = {epsilon:g}, δ = 0.25"
-        target = ApproximateDP(epsilon, 0.25)
-        sigma = calibrate("gaussian", 1, target, constants="paper").distribution.std
-        yield Correction(
-            7,
-            "delta of the Gaussian closed form",
-            setting,
-            0.25,
-            GaussianLoss(sigma, 1).delta(epsilon),
+        printed, needed = (
+            one.distribution.std for one in _both("gaussian", 1, ApproximateDP(epsilon, 0.25))
         )
-        yield Correction(
-            7,
-            "sigma / sensitivity that is needed",
-            setting,
-            sigma,
-            calibrate("gaussian", 1, target).distribution.std,
-        )
+        true = GaussianLoss(printed, 1).delta(epsilon)
+        yield GuaranteeCorrection(7, "delta of the Gaussian closed form", setting, 0.25, true)
+        yield Correction(7, "sigma / sensitivity that is needed", setting, printed, needed)
 
 
 def _dropout() -> Iterator[Correction]:
@@ -72,72 +74,45 @@ def _dropout() -> Iterator[Correction]:
         for arriving in (0.9, 0.8, 0.5):
             true = dropout_loss(DiscreteLaplace(sensitivity), arriving, sensitivity).pure
             setting = f"{arriving:.0%} of Pólya shares, g = {sensitivity}"
-            yield Correction(13, "epsilon when shares are missing", setting, 1.0, true)
+            yield GuaranteeCorrection(13, "epsilon when shares are missing", setting, 1.0, true)
 
 
 def _fair_bits() -> Iterator[Correction]:
     for epsilon, delta in ((1.0, 1e-5), (0.5, 1e-5), (0.1, 1e-5), (1.0, 1e-6)):
-        target, setting = ApproximateDP(epsilon, delta), f"ε = {epsilon:g}, δ = {delta:g}"
-        paper, tight = (
-            calibrate("binomial", 1, target, constants="paper"),
-            calibrate("binomial", 1, target),
-        )
-        yield Correction(
-            15,
-            "fair noise bits in total",
-            setting,
-            paper.distribution.variance * 4,
-            tight.distribution.variance * 4,
-        )
-        yield Correction(15, "true epsilon of the paper's bits", setting, epsilon, paper.epsilon)
-        yield Correction(
-            15,
-            "standard deviation of the noise",
-            setting,
-            paper.distribution.std,
-            tight.distribution.std,
-        )
+        setting = f"ε = {epsilon:g}, δ = {delta:g}"
+        both = _both("binomial", 1, ApproximateDP(epsilon, delta))
+        bits = (one.distribution.variance * 4 for one in both)
+        yield Correction(15, "fair noise bits in total", setting, *bits)
+        true = both[0].epsilon
+        yield GuaranteeCorrection(15, "true epsilon of the paper's bits", setting, epsilon, true)
+        stds = (one.distribution.std for one in both)
+        yield Correction(15, "standard deviation of the noise", setting, *stds)
 
 
-def _spread(
-    line: int, setting: str, levels: int, paper: Calibration, tight: Calibration
-) -> Correction:
+def _spread(line: int, setting: str, levels: int, both: Iterable[Calibration]) -> Correction:
     """The standard deviation of the noise, in levels."""
-    stds = (one.distribution.std / levels for one in (paper, tight))
+    stds = (one.distribution.std / levels for one in both)
     return Correction(line, "standard deviation / g", setting, *stds)
 
 
 def _level_bits() -> Iterator[Correction]:
     for users, levels in ((10_000, 100), (1_000_000, 1000)):
-        target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, n = {users:,}, g = {levels}"
-        paper = calibrate("binomial", levels, target, users=users, constants="paper")
-        tight = calibrate("binomial", levels, target, users=users)
-        yield Correction(16, "true epsilon of the paper's bits", setting, 1.0, paper.epsilon)
-        yield _spread(16, setting, levels, paper, tight)
-        yield Correction(
-            16,
-            "noise bits per user",
-            setting,
-            float(paper.bits_per_user or 0),
-            float(tight.bits_per_user or 0),
-        )
+        setting = f"ε = 1, δ = 1e-05, n = {users:,}, g = {levels}"
+        both = _both("binomial", levels, ApproximateDP(1.0, 1e-5), users=users)
+        true = both[0].epsilon
+        yield GuaranteeCorrection(16, "true epsilon of the paper's bits", setting, 1.0, true)
+        yield _spread(16, setting, levels, both)
+        bits = (float(one.bits_per_user or 0) for one in both)
+        yield Correction(16, "noise bits per user", setting, *bits)
 
 
 def _skellam() -> Iterator[Correction]:
     for levels in (1, 10, 100, 1000):
-        target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, g = {levels}"
-        paper, tight = (
-            calibrate("skellam", levels, target, constants="paper"),
-            calibrate("skellam", levels, target),
-        )
-        yield Correction(
-            17,
-            "Skellam variance",
-            setting,
-            float(paper.distribution.variance),
-            float(tight.distribution.variance),
-        )
-        yield _spread(17, setting, levels, paper, tight)
+        setting = f"ε = 1, δ = 1e-05, g = {levels}"
+        both = _both("skellam", levels, ApproximateDP(1.0, 1e-5))
+        variances = (float(one.distribution.variance) for one in both)
+        yield Correction(17, "Skellam variance", setting, *variances)
+        yield _spread(17, setting, levels, both)
 
 
 def _person() -> Iterator[Correction]:
@@ -148,7 +123,7 @@ def _person() -> Iterator[Correction]:
         found = zc24_noise.secagg_fedlinucb(problem).guarantee
         assert found is not None
         what = f"epsilon of a person at ({epsilon:g}, {delta:g})"
-        yield Correction(24, what, setting, epsilon, found.epsilon)
+        yield GuaranteeCorrection(24, what, setting, epsilon, found.epsilon)
 
 
 def _group() -> Iterator[Correction]:
@@ -161,7 +136,7 @@ def _group() -> Iterator[Correction]:
     multiplied = problem.horizon * GaussianLoss(sigma, moved).epsilon(delta0)
     true = GaussianLoss(sigma, problem.horizon * moved).epsilon(delta0)
     setting = "M = 100, T = 1e4, ε = 3e-05, δ = 1e-06"
-    yield Correction(25, "epsilon of a silo's records together", setting, multiplied, true)
+    yield GuaranteeCorrection(25, "epsilon of a silo's records together", setting, multiplied, true)
 
 
 def _tree() -> Iterator[Correction]:
@@ -218,4 +193,4 @@ def _public() -> Iterator[Correction]:
     yield Correction(34, "variance of a shuffled node", where, printed, run)
     moved = zc24_noise.sensitivity(problem) * math.sqrt(zc24_noise.nodes(problem))
     true = GaussianLoss(math.sqrt(run), moved).epsilon(0.1)
-    yield Correction(34, "epsilon of those nodes, one record", where, 0.2, true)
+    yield GuaranteeCorrection(34, "epsilon of those nodes, one record", where, 0.2, true)

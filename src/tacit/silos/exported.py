@@ -58,14 +58,7 @@ class ExportedPolicy:
     def to_json(self) -> str:
         """The policy as a document."""
         columns = [
-            {
-                "name": one.name,
-                "kind": one.kind,
-                "low": str(one.low),
-                "high": str(one.high),
-                "levels": list(one.levels),
-            }
-            for one in self.context.columns
+            vars(one) | {"low": str(one.low), "high": str(one.high)} for one in self.context.columns
         ]
         document = {
             "format": FORMAT,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -122,8 +122,7 @@ def _sign(folder: Path, definition: Path, count: int, pace: int) -> FederationTe
     cards = [config.read_entries(config.SiloCard, folder / n / "card.toml") for n in HOSPITALS]
     made = settings.make_terms(public_key(key), tuple(card.party() for card in cards))
     starts = int(time.time()) + AHEAD
-    fields = {**vars(made), "question": QUESTION, "schedule": schedule(count, starts, pace)}
-    terms = FederationTerms(**{n: fields[n] for n in FederationTerms.__dataclass_fields__})
+    terms = replace(made, question=QUESTION, schedule=schedule(count, starts, pace))
     signed = {"coordinator": sign_federation(terms, key)}
     for name in HOSPITALS:
         path = folder / name / "silo.toml"
