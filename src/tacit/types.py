@@ -301,11 +301,12 @@ class Round:
         """The round that `to_dict` serialised."""
         entries = dict(data["assignment"])
         kind = resolve_name(entries.pop("kind"), Assignment)
-        return Round(**{**data, "assignment": kind(**{k: _frozen(v) for k, v in entries.items()})})
+        return Round(**{**data, "assignment": kind(**{k: frozen(v) for k, v in entries.items()})})
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
+def frozen(value: Any) -> Any:
+    """A value with tuples instead of lists, also within lists."""
+    return tuple(frozen(part) for part in value) if isinstance(value, list) else value
 
 
 class NoiseLike(Protocol):

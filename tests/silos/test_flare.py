@@ -140,7 +140,14 @@ def test_sites_reject_code_and_classes_of_jobs_that_are_not_allowed(
         "class Executor(Base):\n    pass\n"
     )
     network.install(LocalFederation.of(SILOS))
-    brought = network.flare.submit(write_job(tmp_path / "byoc", NAMES, code))
+    byoc = write_job(tmp_path / "byoc", NAMES)
+    (byoc / "app" / "custom").mkdir()
+    (byoc / "app" / "custom" / "brought.py").write_text(code)
+    named = byoc / "app" / "config" / "config_fed_client.json"
+    document = json.loads(named.read_text())
+    document["executors"][0]["executor"]["path"] = "brought.Executor"
+    named.write_text(json.dumps(document))
+    brought = network.flare.submit(byoc)
     assert network.flare.wait(brought, 120) == "FINISHED:FAILED_TO_RUN"
     detail = network.flare.session.get_job_meta(brought)["job_deploy_detail"]
     denied = [line for line in detail if "BYOC not permitted" in line]

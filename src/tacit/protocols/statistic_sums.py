@@ -166,11 +166,8 @@ class StatisticSum(Protocol):
         noise = self.noise(reports)
         for one in dict.fromkeys(noise):
             places = np.flatnonzero([other == one for other in noise])
-            total[places] = self._sampled(one, len(places), rng)
+            total[places] = one.sample(rng, len(places))
         return total
-
-    def _sampled(self, one: NoiseDistribution, count: int, rng: np.random.Generator) -> Any:
-        return one.sample(rng, count)
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The first sum with the noise that protects a participant, about `total`."""

@@ -21,7 +21,6 @@ from tacit.errors import TacitError, as_fraction, integer, positive, probability
 
 Kind = Literal["every-k", "extreme-k"]
 Method = Literal["integers", "tilted"]
-LARGEST_COUNT = 2**20
 
 
 @dataclass(frozen=True)

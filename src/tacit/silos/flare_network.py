@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -225,8 +224,3 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
             process.wait(10)
-
-
-def clear(folder: Path) -> None:
-    """Remove a network's folder."""
-    shutil.rmtree(folder, ignore_errors=True)

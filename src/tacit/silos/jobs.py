@@ -10,8 +10,8 @@ from typing import Any
 ALLOWED = ("tacit.silos.flare.FederationController", "tacit.silos.flare.RelayExecutor")
 
 
-def write_job(folder: Path, sites: Sequence[str], custom: str | None = None) -> Path:
-    """A job that names the two installed classes; `custom` adds code, which sites deny."""
+def write_job(folder: Path, sites: Sequence[str]) -> Path:
+    """A job that names the two installed classes."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     meta = {
@@ -24,10 +24,6 @@ def write_job(folder: Path, sites: Sequence[str], custom: str | None = None) -> 
     client: dict[str, Any] = {
         "executors": [{"tasks": ["*"], "executor": {"path": ALLOWED[1], "args": {}}}]
     }
-    if custom is not None:
-        (folder / "app" / "custom").mkdir()
-        (folder / "app" / "custom" / "brought.py").write_text(custom, encoding="utf-8")
-        client["executors"][0]["executor"]["path"] = "brought.Executor"
     empty: dict[str, list[Any]] = {
         "task_result_filters": [],
         "task_data_filters": [],

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
 from tacit.errors import Rejected, TacitError, require
 from tacit.silos.context import ContextSpec
 from tacit.silos.exported import ExportedPolicy
-from tacit.types import Floats
+from tacit.types import Floats, frozen
 
 _FIXED = ("lazy", "clip", "scaled", "weight", "constant", "shrink")
 
@@ -53,7 +52,7 @@ def decode_policy(data: bytes, like: LinUCBPolicy, steps: int) -> LinUCBPolicy:
         names = {one.name for one in fields(LinUCBPolicy)}
         if not isinstance(entries, dict) or set(entries) != names:
             raise Rejected("policy has other fields than a policy of this version")
-        policy = LinUCBPolicy(**{name: _frozen(value) for name, value in entries.items()})
+        policy = LinUCBPolicy(**{name: frozen(value) for name, value in entries.items()})
         _check(policy, like)
     except (ValueError, TypeError, AttributeError, RecursionError) as problem:
         if isinstance(problem, TacitError):
@@ -81,10 +80,6 @@ def _check(policy: LinUCBPolicy, like: LinUCBPolicy) -> None:
         raise Rejected(f"policy has not {size} features, no steps, or numbers that are not finite")
     if np.linalg.eigvalsh((gram + gram.T) / 2)[0] <= 0:
         raise Rejected("Gram matrix of the policy is not positive definite")
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
 
 
 class PolicyActor:

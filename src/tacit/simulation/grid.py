@@ -310,7 +310,7 @@ class _Reader:
             if not isinstance(name, str):
                 raise TacitError(f"{place} is {one!r}: must be a name, or a table with a name.")
             entry = self.entries.setdefault(name, lookup(name))
-            for choice in self._expanded(place, table, (entry,)):
+            for choice in self._expanded("algorithms", place, table, (entry,)):
                 shown = f"{name} ({_shown(choice.options)})" if choice.options else name
                 found.append((entry, Choice(place, choice.options, choice.label or shown)))
         labels = [choice.label for _, choice in found]
@@ -330,17 +330,18 @@ class _Reader:
                 label = f"{type(table).__name__} {number}"
                 yield Choice(place, {}, label, world=self._own(table, pickle_digest(table)))
             elif isinstance(table, Mapping):
-                yield from self._expanded(place, dict(table), tuple(self.entries.values()))
+                entries = tuple(self.entries.values())
+                yield from self._expanded(axis, place, dict(table), entries)
             else:
                 raise TacitError(f"{place} is {table!r}: must be a table [[{axis}]].")
 
     def _expanded(
-        self, place: str, table: dict[str, Any], entries: Iterable[Algorithm]
+        self, axis: str, place: str, table: dict[str, Any], entries: Iterable[Algorithm]
     ) -> Iterator[Choice]:
         """The choices that a table stands for; every list in it is an axis."""
         label, family = (table.pop(name, None) for name in ABOUT)
         world = None
-        if place.startswith("environments") and "replay" in table:
+        if axis == "environments" and "replay" in table:
             families = {entry.family for entry in entries}
             family = family or (families.pop() if len(families) == 1 else "arms")
             world, name = self._replayed(place, table, contextual=family == "contextual")

@@ -16,9 +16,7 @@ SOFT, LEAST_DASH, PROVED_DASH = "var(--soft)", "1 3", "2 5"
 def lower_bounds(results: Iterable[Result], first: float) -> list[Series]:
     """The asymptotic lower bounds on regret, one line per distinct bound."""
     slopes = {
-        result.mean("lower_bound") / math.log(result.horizon): result
-        for result in results
-        if result.times_lower_bound is not None
+        slope: result for result in results if (slope := result.lower_bound_slope) is not None
     }
     return [
         Series(

@@ -188,8 +188,7 @@ def _bounds(one: Any, panel: Panel, average: bool) -> None:
     """Plot the asymptotic lower bounds on regret, one line per distinct bound."""
     found: dict[float, float | None] = {}
     for result in panel.results.values():
-        if result.times_lower_bound is not None:
-            slope = result.mean("lower_bound") / math.log(result.horizon)
+        if (slope := result.lower_bound_slope) is not None:
             found[slope] = result.configuration.get("epsilon") or found.get(slope)
     longest = max(panel.results.values(), key=lambda result: result.horizon)
     rounds, limits = longest.checkpoints[1:], one.get_ylim()

@@ -174,6 +174,13 @@ class Result(Tabular):
         bound = self.mean("lower_bound")
         return self.regret_mean / bound if bound else None
 
+    @property
+    def lower_bound_slope(self) -> float | None:
+        """The asymptotic lower bound on regret over ln T; None without a bound."""
+        if self.times_lower_bound is None:
+            return None
+        return self.mean("lower_bound") / math.log(self.horizon)
+
     def mean(self, column: str) -> float:
         """Mean of a column over the runs; NaN where a value is unknown."""
         return float(np.mean([record[column] for record in self.runs], dtype=float))
