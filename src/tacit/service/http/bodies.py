@@ -1,8 +1,9 @@
 """Request bodies: the size a party expects is known before the body is read.
 
-Reports have the size of their round's shares. Calls between the parties have the length and digest
-in their signed header. Requests with the admin token may be larger than others, which have a few
-kilobytes. A body beyond its limit is rejected before it is read.
+Reports have the size of their round's shares; of larger ones than other requests, the first bytes
+must contain the token of the slot. Calls between the parties have the length and digest in their
+signed header. Requests with the admin token may be larger than others, which have a few kilobytes.
+A body beyond its limit is rejected before it is read.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class BodyError(Exception):
 class ExpectedBody:
     """The size of a body, at most or `exact`, and its SHA-256 digest if that is signed.
 
-    `sender` names the sender of a large report by its first `FRONT` bytes, and rejects strangers.
+    `sender` names the sender of a report by its first `FRONT` bytes, and rejects strangers.
     """
 
     size: int
@@ -157,7 +158,7 @@ class BodyRules:
         method, path = scope["method"], scope["path"]
         if method == "PUT":
             if (size := await self._report(scope)) is not None:
-                large = self._sender is not None and size > self._limits.admin_bytes
+                large = size > self._limits.request_bytes
                 named = partial(self._sender, scope) if self._sender and large else None
                 return ExpectedBody(size, exact=True, sender=named)
             if self._answer is not None and (stage := await self._answer(scope, headers)):
