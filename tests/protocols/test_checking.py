@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
+from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ from tacit.privacy import (
     Guarantee,
     Neighbours,
     PureDP,
+    RenyiDP,
     ThreatModel,
     View,
 )
@@ -467,6 +469,70 @@ def test_a_guarantee_assumes_at_most_the_minimum_number_of_reports() -> None:
             recompute(SharedNoise(least, ReleasedOnlyAbove()))
         with pytest.raises(TacitError, match="declared is 0"):
             recompute(SharedNoise(least))
+
+
+class CompleteRounds(SharedNoise):
+    """States the view of complete rounds only."""
+
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
+        self.check_reports(reports)
+        return super().view_distribution(total, reports)
+
+
+class FullNoise(SharedNoise):
+    """States all noise for rounds of any size."""
+
+    def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
+        return super().view_distribution(total, 20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"), [(CompleteRounds, "is not stated for 10 reports"), (FullNoise, "add up")]
+)
+def test_the_noise_of_dishonest_participants_is_counted_by_no_view(
+    kind: type[SharedNoise], problem: str
+) -> None:
+    """With ten of twenty curious, epsilon is 1.6 instead of 1: nothing sampled shows it."""
+    protocol = kind(20, ReleasedOnlyAbove())
+    protocol.guarantee = PureDP(1.0).assuming(DishonestAtMost(Scope.ROUND, 10), ReleasedOnlyAbove())
+    with pytest.raises(NotCheckableError, match=problem):
+        recompute(protocol)
+    assert check_declared(protocol) is False
+
+
+class EarlySlots(SharedNoise):
+    """Half of the slots suffice for a release, and devices of the others add no noise."""
+
+    def __init__(self) -> None:
+        super().__init__(10, ReleasedOnlyAbove(Fraction(1, 2)))
+        self.distribution = DiscreteLaplace(1).share(9)  # type: ignore[assignment]
+
+    def report(self, x: float, place: int) -> int:
+        return self.randomize(x) if place < self.minimum else self.encode(x)
+
+
+def test_combined_rounds_have_reports_of_every_slot() -> None:
+    recompute(EarlySlots())
+    with pytest.raises(TacitError, match="combined rounds of EarlySlots do not have"):
+        sample(EarlySlots(), 5_000)
+
+
+def test_declared_divergences_are_recomputed_at_every_order() -> None:
+    """A false value at order 1.1 implies less than the true one at order 8 at any common δ."""
+    protocol: Any = Outside(epsilon=0.5)
+    for curve, sound in (
+        (((1.1, 0.14), (8.0, 0.5)), True),
+        (((1.1, 0.01), (8.0, 0.5)), False),
+    ):
+        protocol.guarantee = RenyiDP(curve, view=View.MESSAGE)
+        if sound:
+            recompute(protocol)
+            continue
+        with pytest.raises(TacitError, match=r"divergence of Outside at order 1\.1"):
+            recompute(protocol)
+    protocol.guarantee = RenyiDP(((2.0, 0.4),), view=View.MESSAGE, participations=4)
+    with pytest.raises(TacitError, match="divergence of Outside at order 2"):
+        recompute(protocol)
 
 
 def test_honest_silos_do_not_imply_honest_participants() -> None:

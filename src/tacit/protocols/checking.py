@@ -29,16 +29,19 @@ from tacit.errors import TacitError
 from tacit.names import is_own
 from tacit.noise import NoiseDistribution, Table
 from tacit.noise.goodness_of_fit import dependent_lag, is_pseudo_random, p_value, scores, seeded
-from tacit.noise.table import convolution_power, entries, modular_pmf
+from tacit.noise.table import convolution_power, convolve, entries, modular_pmf
 from tacit.privacy import (
     ApproximateDP,
     ComposedLoss,
+    ConcentratedDP,
     Guarantee,
     Neighbours,
     PrivacyLoss,
     PureDP,
+    RenyiDP,
     View,
 )
+from tacit.privacy.divergences import SHOWN
 from tacit.privacy.loss import Direction
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.sums import ModularSum
@@ -51,10 +54,12 @@ MOST_SHIFTS = 32  # shifts of a sum by one participant that are checked
 MOST_POINTS = 20_000_000  # of all distributions compared; fewer shifts are checked beyond it
 LARGEST = 4_000_000  # points of one distribution
 ROUNDING = 1e-15  # of a probability that went through a Fourier transform
+RELIABLE = 1e-10  # probabilities that rounding changes by less than a part in 10^5
 UNRESOLVED, RESOLVED = 1e-6, 0.01  # largest rounding error of a δ; or this part of the declared one
 COMPOSED = 0.02  # relative increase of a composed δ by discretization
 READ_AT = (1e-3, 1e-6)  # δ at which guarantees of other kinds are compared
 CLOSE = 1e-9  # total variation between two ways of stating one distribution
+ADDED = 1e-6  # the same where one was convolved: far less than sampling shows
 AT_SERVERS = (View.SERVER_OUTPUT, View.OTHER_SERVER)  # devices add no noise
 
 _verdicts: dict[str, bool | str] = {}
@@ -68,9 +73,10 @@ class NotCheckableError(TacitError):
 def recompute(protocol: SumProtocol) -> None:
     """Recompute the declared guarantee from the stated distribution.
 
-    Computes δ at the declared ε, in both directions, for all pairs of sums that differ in one
-    participant, at the fewest honest reports that the guarantee allows and over several sums.
-    Guarantees about several participations are composed.
+    Computes δ at the declared ε (and Rényi divergences where these are declared), in both
+    directions, for all pairs of sums that differ in one participant, at the fewest honest reports
+    that the guarantee allows and over several sums. Guarantees about several participations are
+    composed.
 
     Parameters
     ----------
@@ -94,12 +100,21 @@ def recompute(protocol: SumProtocol) -> None:
     _check_statement(protocol, guarantee)
     _check_size(protocol, guarantee)
     reports = _honest_reports(protocol)
+    _check_added(protocol, reports)
     points = len(entries(_distribution(protocol, 0, reports))[1])
     shifts = min(MOST_SHIFTS, max(2, MOST_POINTS // (6 * points)))
     for one, other in _neighbours(protocol, reports, shifts):
         pair = _aligned(
             _distribution(protocol, one, reports), _distribution(protocol, other, reports)
         )
+        for order, value in _divergences(guarantee):
+            least = guarantee.participations * _least_divergence(*pair, order)
+            if not least <= value:
+                raise TacitError(
+                    f"divergence of {type(protocol).__name__} at order {order:g} is at least "
+                    f"{least:.4g} between sums {one} and {other} of {reports} reports: declared is "
+                    f"{value:.4g} ({guarantee.short}). Add noise, or declare what it gives."
+                )
         for epsilon, declared, times in _statements(guarantee):
             found = _delta(*pair, epsilon, times)
             rounding = _rounding(len(pair[0]), epsilon)
@@ -331,6 +346,31 @@ def _statements(guarantee: Guarantee) -> Iterator[tuple[float, float, int]]:
                 yield epsilon, guarantee.delta_at(epsilon), times
 
 
+def _divergences(guarantee: Guarantee) -> Iterator[tuple[float, float]]:
+    """The orders and Rényi divergences that the guarantee states; of zCDP at a few orders."""
+    if isinstance(guarantee, RenyiDP):
+        yield from guarantee.curve
+    elif isinstance(guarantee, ConcentratedDP):
+        yield from ((order, guarantee.renyi(order)) for order in SHOWN)
+
+
+def _least_divergence(p: Floats, q: Floats, order: float) -> float:
+    """A lower bound on the Rényi divergence, of the larger direction: tiny probabilities, of which
+    rounding leaves little, are left out, and what it may add to others is subtracted.
+    """
+    found = 0.0
+    for one, other in ((p, q), (q, p)):
+        seen = one > RELIABLE
+        if np.any(seen & (other <= 0)):
+            return math.inf
+        seen &= other > RELIABLE
+        logs = order * np.log(one[seen]) + (1 - order) * np.log(other[seen])
+        if len(logs):
+            top = float(logs.max())
+            found = max(found, (top + math.log(float(np.exp(logs - top).sum()))) / (order - 1))
+    return found * (1 - 1e-6) - ROUNDING / RELIABLE * (2 * order - 1) / (order - 1)
+
+
 def _distribution(protocol: SumProtocol, total: int, reports: int) -> NoiseDistribution:
     try:
         return protocol.view_distribution(total, reports)
@@ -344,7 +384,8 @@ def _honest_reports(protocol: SumProtocol) -> int:
     """The number of reports whose noise the adversary does not know.
 
     1 for a message. For a sum, as many as the stated assumptions leave; the participant's own alone
-    if they limit no one. All reports, if the distribution is stated for complete rounds only.
+    if they limit no one. All reports for protocols of tacit that state complete rounds only, whose
+    guarantee is certified.
     """
     guarantee, n = _declared(protocol), protocol.participants
     if guarantee.view is View.MESSAGE:
@@ -361,9 +402,32 @@ def _honest_reports(protocol: SumProtocol) -> int:
         honest = protocol.minimum
     try:
         protocol.view_distribution(0, honest)
-    except TacitError:
-        return protocol.minimum
+    except TacitError as problem:
+        if is_own(type(protocol)):
+            return protocol.minimum
+        raise NotCheckableError(
+            f"view_distribution of {type(protocol).__name__} is not stated for {honest} reports, "
+            f"the honest ones that its guarantee leaves of {n}: {problem}"
+        ) from None
     return honest
+
+
+def _check_added(protocol: SumProtocol, honest: int) -> None:
+    """Reject a view of fewer reports than are sampled, unless the noise of these and of the others
+    adds up to that of a released sum, which is sampled.
+    """
+    least = protocol.minimum
+    if honest >= least or _declared(protocol).view in (View.MESSAGE, *AT_SERVERS):
+        return
+    parts = [_distribution(protocol, 0, count) for count in (honest, least - honest)]
+    whole = _distribution(protocol, 0, least)
+    p, q = _aligned(*_folded(protocol, convolve(*parts), whole))
+    if float(np.abs(p - q).sum()) / 2 > ADDED:
+        raise NotCheckableError(
+            f"view_distribution of {type(protocol).__name__} states noise of {honest} and of "
+            f"{least - honest} reports that does not add up to that of {least}, which is sampled: "
+            "state the noise of as many devices as report"
+        )
 
 
 def _check_size(protocol: SumProtocol, guarantee: Guarantee) -> None:
@@ -457,7 +521,7 @@ def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
 
 
 def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
-    """Combined rounds of the fewest reports; the first half hold ones."""
+    """Combined rounds of the fewest reports, from every slot in turn; the first half hold ones."""
     reports = protocol.minimum
     rounds = max(FEWEST_ROUNDS, draws // reports)
     if rounds * reports > 2 * max(draws, DRAWS):
@@ -468,7 +532,7 @@ def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
     ones = (reports + 1) // 2
     rewards, total = [1.0] * ones + [0.0] * (reports - ones), ones * protocol.precision
     distribution = _released_distribution(protocol, total, reports)
-    values = [_round(protocol, rewards).value for _ in range(rounds)]
+    values = [_round(protocol, rewards, turn * reports).value for turn in range(rounds)]
     yield "combined rounds", np.array([int(value) for value in values]), distribution
 
 
@@ -506,8 +570,11 @@ def _folded(protocol: SumProtocol, *distributions: NoiseDistribution) -> list[No
     return [Table.of(0, modular_pmf(one, protocol.modulus)) for one in distributions]
 
 
-def _round(protocol: SumProtocol, rewards: list[float]) -> Aggregate:
-    return protocol.combine([protocol.report(x, place) for place, x in enumerate(rewards)])
+def _round(protocol: SumProtocol, rewards: list[float], first: int) -> Aggregate:
+    """A round of reports from consecutive slots, so that every slot takes its turn."""
+    slots = ((first + place) % protocol.participants for place in range(len(rewards)))
+    sent = [protocol.report(x, slot) for x, slot in zip(rewards, slots, strict=True)]
+    return protocol.combine(sent)
 
 
 def _once(protocol: SumProtocol, by_message: bool) -> Callable[[], Any]:

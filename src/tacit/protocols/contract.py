@@ -159,7 +159,7 @@ class Protocol(ABC):
         total : int
             Sum of the levels of all reports.
         reports : int
-            Number of reports.
+            Number of reports; also fewer than `minimum`, those of honest participants alone.
 
         Returns
         -------
