@@ -115,6 +115,31 @@ def test_calibrate_and_privacy_agree(command: Command, words: tuple[str, ...]) -
     assert again["epsilon"] <= 2.0001
 
 
+WIDTHS = {
+    "skellam": ("variance", 10),
+    "discrete-gaussian": ("sigma", 3),
+    "gaussian": ("sigma", 3),
+    "discrete-laplace": ("scale", 7),
+}
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+@pytest.mark.parametrize("epsilon", [1, 0.01])
+def test_the_noise_that_a_table_shows_suffices(command: Command, kind: str, epsilon: float) -> None:
+    """To the nearest digit it gave an epsilon of up to 1.0004 where the table says 1."""
+    name, sensitivity = WIDTHS[kind]
+    common = ("--noise", kind, "--sensitivity", sensitivity, "--delta")
+    delta = 0 if kind == "discrete-laplace" else 1e-5
+    code, table, _ = command("calibrate", *common, delta, "--epsilon", epsilon)
+    assert code == 0
+    (row,) = re.findall(rf"^{name} +(\S+)", table, re.MULTILINE)
+    asked = ("--as", "pure") if delta == 0 else ("--delta", delta)
+    found = result(
+        command("privacy", *common[:-1], *asked, f"--{name}", row.replace(",", ""), "--json")
+    )
+    assert epsilon * 0.998 <= found["epsilon"] <= epsilon
+
+
 TABLES = [
     ("calibrate", "--noise", "skellam", "--epsilon", 1, "--delta", 1e-5),
     ("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1),

@@ -49,10 +49,11 @@ from tacit.assumptions import (
     uncovered,
 )
 from tacit.errors import TacitError
-from tacit.noise import DiscreteLaplace, Skellam
+from tacit.noise import Binomial, DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
+    ComposedLoss,
     ConcentratedDP,
     Gaussian,
     Guarantee,
@@ -494,6 +495,27 @@ def test_rounds_of_different_accounting_have_no_weakest_guarantee() -> None:
                 weakest(pair)
     once = replace(target, participations=1)  # metrics of one round
     assert weakest([once.assuming(methods[0]), once.assuming(methods[1])]) is not None
+
+
+@pytest.mark.parametrize("way", [Accounting(Method.LOSS, 3), Accounting(Method.RENYI, 3)])
+def test_composed_losses_of_equal_releases_say_nothing_about_others(way: Accounting) -> None:
+    target = ApproximateDP(1.0, 1e-5, participations=3).assuming(way)
+    with pytest.raises(TacitError, match="composing equal releases"):
+        weakest([target, replace(target, epsilon=0.5)])
+    assert weakest([target, target]) == target
+    once = replace(target, participations=1)
+    assert weakest([once, replace(once, epsilon=0.5)]) == once
+
+
+def test_a_release_of_each_of_two_kinds_loses_more_than_two_of_either() -> None:
+    """Epsilon is 3.57 at a delta of 0.001, where two of either kind have 2.98 at most."""
+    noises = DiscreteLaplace(Fraction(17, 25)), Binomial(12, Fraction(1, 2))
+    stated = [privacy_of(noise, 1, 1e-3, participations=2) for noise in noises]
+    one, other = (privacy_loss(noise, 1) for noise in noises)
+    both = ComposedLoss(((one, 1), (other, 1))).epsilon(1e-3)
+    assert both > 1.19 * max(guarantee.epsilon for guarantee in stated)
+    with pytest.raises(TacitError, match="composing equal releases"):
+        weakest(stated)
 
 
 def test_joint_assumptions_keep_the_strongest() -> None:

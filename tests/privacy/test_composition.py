@@ -9,7 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.assumptions import CompleteGroups, DishonestAtMost, DistinctRounds, Scope
+from tacit.assumptions import (
+    CompleteGroups,
+    DishonestAtMost,
+    DistinctRounds,
+    MetricsPerParticipation,
+    Scope,
+)
 from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
@@ -335,6 +341,21 @@ def test_the_adaptive_odometer_is_a_filter_at_one_order_fixed_beforehand() -> No
     total = 0.1 * order + 2 * privacy_loss(DiscreteLaplace(5), 1).renyi(order)
     converted = total + math.log(1 / (order * 1e-5)) / (order - 1) + math.log(1 - 1 / order)
     assert meter.spent().epsilon == pytest.approx(converted)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_the_odometer_states_no_more_metrics_than_every_release_covers(adaptive: bool) -> None:
+    two = PureDP(0.1).assuming(MetricsPerParticipation(2))
+    meter = Odometer(ApproximateDP(1.0, 1e-5), adaptive=adaptive)
+    meter.spend(two)
+    assert meter.spent().metrics == 2
+    meter.spend(PureDP(0.1))
+    assert meter.spent().metrics == 1
+    meter.spend(two)
+    assert meter.spent().metrics == 1
+    meter = Odometer(ApproximateDP(1.0, 1e-5).assuming(MetricsPerParticipation(2)))
+    meter.spend(privacy_loss(DiscreteLaplace(10), 1))
+    assert meter.spent().metrics == 1
 
 
 def test_the_odometer_rejects_mechanisms_without_accounting() -> None:

@@ -228,6 +228,16 @@ def test_the_accounting_method_is_named_in_a_derived_guarantee() -> None:
     }
     assert accounting(distribution, target) == (Accounting(Method.GAUSSIAN, 5),)
     assert "accounted for by 5 comparisons with Gaussian noise" in str(stated)
+    assert calibrate("skellam", 3, target).guarantee.assumptions == {
+        DistinctRounds(),
+        *accounting(distribution, target),
+    }
+    for vector, method in (
+        (calibrate("skellam", 3, target, dimension=2), Method.LOSS),
+        (calibrate("skellam", 3, target, dimension=2, norm="l2"), Method.RENYI),
+        (calibrate("gaussian", 3, target), Method.LOSS),
+    ):
+        assert Accounting(method, 5) in vector.guarantee.assumptions
     once = checked_target(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.RELEASED_SUM)
     assert once.assumptions == frozenset()
     pure = checked_target(DiscreteLaplace(10), 1, PureDP(1.0, participations=10), View.RELEASED_SUM)

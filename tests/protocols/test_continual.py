@@ -400,6 +400,8 @@ def test_rounding_is_charged_once_per_visited_silo() -> None:
     assert replace(protocol, presence=Presence()).movement == pytest.approx(1.0 + 1.0)
     anywhere = replace(protocol, presence=Presence(visits=2, anywhere=True))
     assert anywhere.movement == pytest.approx(2 * (1.0 + 1.0))
+    with pytest.raises(TacitError, match="must be 1 with visits anywhere"):
+        Presence(batches=3, visits=2, anywhere=True)
     edge = np.array([0.49, 0.51 + 1.0])
     assert 2 * (np.rint(edge[1]) - np.rint(edge[0])) == 4
 

@@ -49,6 +49,8 @@ ROUNDED_UP = (
     *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
     *("exact", "renyi", "advanced", "best", "rho", "target_rho"),
 )
+NOISE_NEEDED = ("variance", "std", "sigma", "scale", "probability", "share_variance")
+"""Keys of records that hold the least noise of a guarantee: less of it would give another one."""
 SHOWN = ("epsilon_at_least",)  # keys that hold lower bounds: rounded down
 FAIR = 0.5
 WIDTHS = {
@@ -151,7 +153,8 @@ def calibrate(
         }
     if result.bits_per_user is not None:
         record["bits_per_user"] = result.bits_per_user
-    show(record, f"least {result.kind} noise ({result.constants})", as_json, ROUNDED_UP)
+    title = f"least {result.kind} noise ({result.constants})"
+    show(record, title, as_json, (*ROUNDED_UP, *NOISE_NEEDED))
 
 
 def privacy(

@@ -20,6 +20,7 @@ INTERRUPTED = 130  # exit code
 WIDEST = 100  # columns, if there is no terminal
 LONGEST_CELL = 40  # characters of a value in a two-column table; longer ones are sentences
 GAP = 3  # between columns
+LARGE, LONGEST_NUMBER = 10_000, 1e15  # numbers between these are shown to whole ones
 
 
 def show(
@@ -162,17 +163,19 @@ def format_cell(value: Any) -> str:
     if isinstance(value, float) and math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if isinstance(value, float):
-        large = 10_000 <= abs(value) < 1e15
+        large = LARGE <= abs(value) < LONGEST_NUMBER
         return f"{value:,.0f}" if large else re.sub(r"e([+-])0*", _power, f"{value:.4g}")
     return f"{value:,}" if isinstance(value, int) else harmless(str(value))
 
 
 def no_less(value: float) -> str:
-    """Format a number of a guarantee, rounded up.
+    """Format a number of a guarantee, or the noise that it needs, rounded up.
 
-    >>> no_less(1.00014), no_less(1e-5), no_less(math.inf)
-    ('1.001', '1e-5', '∞')
+    >>> no_less(1.00014), no_less(1e-5), no_less(12345.2), no_less(math.inf)
+    ('1.001', '1e-5', '12,346', '∞')
     """
+    if LARGE <= value < LONGEST_NUMBER:
+        return f"{math.ceil(value * (1 - 1e-12)):,}"
     shown = re.sub(r"e([+-])0*", _power, up(value))
     return shown if math.isfinite(value) else format_cell(value)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-from tacit.assumptions import Accounting, DistinctRounds
+from tacit.assumptions import Accounting, DistinctRounds, Method
 from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.noise import Binomial, NoiseDistribution
 from tacit.privacy import closed_forms
@@ -63,6 +63,8 @@ class Calibration:
     users : int, optional
     curve : tuple
         The true (α, ε(α)) at the orders of a Rényi target.
+    ways : tuple
+        The accounting method of several participations, as an assumption of the guarantee.
     """
 
     kind: str
@@ -74,6 +76,7 @@ class Calibration:
     share: NoiseDistribution | None = None
     users: int | None = None
     curve: tuple[tuple[float, float], ...] = ()
+    ways: tuple[Accounting, ...] = ()
 
     @property
     def integer_distribution(self) -> NoiseDistribution:
@@ -117,7 +120,7 @@ class Calibration:
             concentrated = isinstance(target, ConcentratedDP)
             true: dict[str, Any] = {"rho": self.epsilon} if concentrated else {"curve": self.curve}
             return state_drawn_arithmetic(replace(composed, **true), self.distribution)
-        target = target.assuming(*in_distinct_rounds(target))
+        target = target.assuming(*self.ways, *in_distinct_rounds(target))
         return state_drawn_arithmetic(replace(target, epsilon=self.epsilon), self.distribution)
 
 
@@ -382,6 +385,17 @@ class _Problem:
         found = l2_guarantee(distribution, self.l2, everything, delta, at_once=once)
         return found.epsilon, found.derivation
 
+    def ways(self, distribution: NoiseDistribution | Gaussian) -> tuple[Accounting, ...]:
+        """The accounting method of several participations; that of equal releases only for
+        vectors and continuous noise.
+        """
+        if not isinstance(self.target, ApproximateDP) or self.times == 1:
+            return ()
+        if self.dimension == 1 and not distribution.continuous:
+            return accounting(distribution, self.target)
+        composed = self.norm == "linf" or distribution.continuous
+        return (Accounting(Method.LOSS if composed else Method.RENYI, self.times),)
+
     @property
     def integer_sensitivity(self) -> int:
         """The integer sensitivity of one participation."""
@@ -466,9 +480,8 @@ class _Problem:
             found = renyi_of(distribution, float(moved), orders, participations=self.times)
             true = dict(found.curve)
             curve = tuple((order, true[order]) for order in orders)
-        return Calibration(
-            self.kind, constants, self.target, distribution, epsilon, how, share, users, curve
-        )
+        numbers = (self.target, distribution, epsilon, how, share, users, curve)
+        return Calibration(self.kind, constants, *numbers, self.ways(distribution))
 
 
 def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) -> Calibration:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.assumptions import Accounting, DistinctRounds, Method, of_several, together
 from tacit.errors import TacitError, integer, positive, probability
-from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP, RenyiDP
+from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP, RenyiDP, with_metrics
 from tacit.privacy.loss import Direction, Floats, PrivacyLoss
 from tacit.privacy.renyi import finite_epsilon, renyi_epsilon
 
@@ -437,6 +437,7 @@ class Odometer:
         self._divergence = 0.0
         self._times: dict[PrivacyLoss | Guarantee, int] = {}
         self._assumptions = budget.assumptions
+        self._metrics: int | None = None  # covered by every release so far
 
     def spend(self, release: PrivacyLoss | Guarantee, times: int = 1) -> None:
         """Add a release, or raise `BudgetExceeded` and change nothing."""
@@ -452,6 +453,8 @@ class Odometer:
         self._times = spent
         if isinstance(release, Guarantee):
             self._assumptions = together(self._assumptions, of_several(release.assumptions))
+        covered = release.metrics if isinstance(release, Guarantee) else 1
+        self._metrics = covered if self._metrics is None else min(covered, self._metrics)
 
     def spent(self) -> ApproximateDP:
         """The spent budget at the budget's δ, for a participant in all releases.
@@ -472,7 +475,7 @@ class Odometer:
         )
         about = self.budget.shared_fields | {
             "participations": max(1, often),
-            "assumptions": self._assumptions,
+            "assumptions": with_metrics(self._assumptions, self._metrics or self.budget.metrics),
         }
         made = ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
         return made.assuming(DistinctRounds()) if often > 1 else made

@@ -733,6 +733,12 @@ def _factor(epsilon: float) -> str:
     return f"10^{math.ceil(epsilon / math.log(10))}"
 
 
+def with_metrics(assumptions: Iterable[Assumption], metrics: int) -> frozenset[Assumption]:
+    """These assumptions for participations that report so many metrics, covered together."""
+    others = {one for one in assumptions if not isinstance(one, MetricsPerParticipation)}
+    return frozenset(others | ({MetricsPerParticipation(metrics)} if metrics > 1 else set()))
+
+
 def for_fewer(guarantee: Kept, participations: int) -> Kept:
     """Return the same guarantee, stated for at most the participations it was derived for."""
     if not 1 <= participations <= guarantee.participations:

@@ -15,7 +15,7 @@ from tacit.assumptions import (
     Accounting,
     Assumption,
     DistinctRounds,
-    MetricsPerParticipation,
+    Method,
     of_each,
     of_several,
 )
@@ -28,6 +28,7 @@ from tacit.privacy.guarantees import (
     PureDP,
     RenyiDP,
     state_arithmetic,
+    with_metrics,
 )
 from tacit.rounding import times_up, total_of
 
@@ -175,9 +176,7 @@ def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> App
 def _joined_assumptions(items: Sequence[Guarantee]) -> frozenset[Assumption]:
     """All assumptions of these; of their metrics and claims those that every one has."""
     everything = of_each(item.assumptions for item in items)
-    others = {one for one in everything if not isinstance(one, MetricsPerParticipation)}
-    metrics = min(item.metrics for item in items)
-    return frozenset(others | ({MetricsPerParticipation(metrics)} if metrics > 1 else set()))
+    return with_metrics(everything, min(item.metrics for item in items))
 
 
 def _common_arithmetic(items: Sequence[Guarantee]) -> Arithmetic:
@@ -194,6 +193,7 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     It has the largest ε, the largest δ, the fewest participations and all assumptions; None if a
     participant has none. All guarantees must share view and neighbours, and those of several
     participations the method of accounting: a participant may be in rounds of each of them.
+    Composed loss distributions of different releases are rejected.
 
     >>> found = weakest([ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-5)])
     >>> found.short, weakest([PureDP(1.0), None])
@@ -212,6 +212,12 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
             "guarantees of several participations are accounted for by different methods, which do "
             f"not compose ({'; '.join(sorted(filter(None, methods)))}): use one kind of noise and "
             "one order in all rounds"
+        )
+    if len(set(items)) > 1 and any(map(_of_equal_rounds, items)):
+        raise TacitError(
+            "guarantees of several participations are accounted for by composing equal releases, "
+            "which says nothing about a participant in releases of several kinds: use compose of "
+            "one participation each, or noise that is calibrated to a common target"
         )
     numbers = [item for item in items if isinstance(item, (PureDP, ApproximateDP))]
     if len(numbers) < len(items):
@@ -236,6 +242,17 @@ def _check_alike(items: Sequence[Guarantee]) -> None:
             "guarantees about different neighbours or views have no weakest one: state them for "
             "one view first"
         )
+
+
+def _of_equal_rounds(guarantee: Guarantee) -> bool:
+    """Whether the accounting holds for equal releases only: composed loss distributions, or Rényi
+    divergences at an order that is best for one of them.
+    """
+    return guarantee.participations > 1 and any(
+        one.method is Method.LOSS or (one.method is Method.RENYI and not one.order)
+        for one in guarantee.assumptions
+        if isinstance(one, Accounting)
+    )
 
 
 def _methods(guarantee: Guarantee) -> str:

@@ -93,6 +93,10 @@ class Presence:
     def __post_init__(self) -> None:
         integer("batches", self.batches, at_least=1, remedy="a participant is in at least one")
         integer("visits", self.visits, at_least=1, remedy="a participant comes at least once")
+        if self.anywhere and self.batches != 1:
+            raise TacitError(
+                f"batches is {self.batches}: must be 1 with visits anywhere, which bound the total"
+            )
 
     def records(self, silos: int, people: int) -> list[tuple[int, ...]]:
         """The worst distributions over silos of the records that move in one batch, for `people`
