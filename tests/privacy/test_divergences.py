@@ -34,7 +34,7 @@ from tacit.privacy import (
     repeat,
     weakest_divergence,
 )
-from tacit.privacy.divergences import divergence
+from tacit.privacy.divergences import _steepest, divergence
 from tacit.privacy.guarantees import Arithmetic
 from tacit.protocols import factories
 from tacit.simulation import simulate
@@ -73,6 +73,20 @@ def test_renyi_divergences_match_the_probabilities_from_above(
         true = max(by_hand(noise.log_pmf, s, order, reach) for s in range(1, sensitivity + 1))
         assert true * (1 - 1e-12) <= value <= true * (1 + 1e-9) + 1e-10
     assert found.arithmetic is Arithmetic.EXACT
+
+
+@pytest.mark.parametrize("ends", [(1.1, 4.0), (1.5, 1.8), (2.0, 30.0)])
+def test_a_chord_is_bounded_between_its_ends(ends: tuple[float, float]) -> None:
+    """That of a parabola: between two orders it exceeds the ρ at both."""
+    low, high = ends
+    rho = 0.3
+    points = [(a, rho * a * (a - 1)) for a in ends]
+    slope = (points[1][1] - points[0][1]) / (high - low)
+    inside = np.linspace(low, high, 10_001)
+    chord = points[0][1] + slope * (inside - low)
+    largest = float((chord / (inside * (inside - 1))).max())
+    assert largest > rho * 1.001
+    assert largest <= _steepest(points[0], points[1]) <= largest * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(("noise", "sensitivity"), NOISE, ids=str)

@@ -334,6 +334,16 @@ def test_composition_rejects_incompatible_guarantees() -> None:
         compose([RenyiDP(((2.0, 1.0),)), RenyiDP(((3.0, 1.0),))])
 
 
+@pytest.mark.parametrize("delta", [1e-9, 0.01, 0.4])
+@pytest.mark.parametrize("at", [0.0, 0.3, 0.999, 1.0, 2.0])
+def test_an_approximate_guarantee_never_loses_its_exception(delta: float, at: float) -> None:
+    """δ at any ε is that of randomized response that fails openly, which has the guarantee."""
+    likelier = 1 / (1 + math.exp(-1.0))
+    kept = max(0.0, likelier - math.exp(at) * (1 - likelier))
+    found = ApproximateDP(1.0, delta).delta_at(at)
+    assert found == pytest.approx(delta + (1 - delta) * kept, rel=1e-9)
+
+
 def test_group_privacy_matches_its_formulas() -> None:
     assert PureDP(0.5).group(3) == PureDP(1.5)
     assert ConcentratedDP(0.5).group(3) == ConcentratedDP(4.5)

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tacit.algorithms.zc24_noise import sdp_fedlinucb_vec
 from tacit.assumptions import (
     DishonestAtMost,
     JointPrivacy,
+    ReleasedOnlyAbove,
     Scope,
     Spread,
     TrustedSilo,
@@ -520,6 +522,10 @@ def test_assumptions_include_dishonest_silos_and_visits() -> None:
     assert shared.assumptions == {TrustedSilo(), silos}
     assert silos.text() == "at most 1 other silo withholds noise or colludes with the server"
     assert shared.honest == 20 - silos.limit(20) == 19
+    absent = replace(shared, missing=5)
+    least = ReleasedOnlyAbove(Fraction(3, 4))
+    assert absent.assumptions == {TrustedSilo(), silos, least}
+    assert absent.honest == math.ceil(least.fraction * 20) - silos.limit(20) == 14
     nobody = build("tree", SECURE, "discrete-gaussian").assumptions
     assert nobody == {TrustedSilo(), DishonestAtMost(Scope.SILOS, 0)}
     often = replace(shared, presence=Presence(batches=3, visits=2))

@@ -21,7 +21,7 @@ from tacit.privacy import PureDP, ThreatModel, View
 from tacit.protocols import factories
 from tacit.protocols.pure_shuffle import PureShuffle, share_probabilities
 from tacit.rounds.codecs import Mixed, codec
-from tacit.sampling.certificates import PureShuffleParameters, lookup
+from tacit.sampling.certificates import PureShuffleParameters, groups, lookup
 from tacit.types import Levels
 
 Floats = npt.NDArray[np.float64]
@@ -49,6 +49,19 @@ def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
             worst, float(np.abs(np.log(np.convolve(others, zero) / np.convolve(others, one))).max())
         )
     return worst
+
+
+@pytest.mark.parametrize(("curious", "epsilon"), list(product([1, 2, 5], [0.1, 1])))
+def test_a_batch_of_any_size_is_cut_into_groups_with_a_certified_number_besides_the_curious(
+    curious: int, epsilon: float
+) -> None:
+    for users in (*range(1 + curious, 200), *range(1020, 1040), 2049, 2051):
+        cut = groups(users, epsilon, curious)
+        assert sum(group.participants for group in cut) == users
+        assert all(group.count > 0 for group in cut)
+        assert all(group.size >= group.row.users + curious for group in cut)
+    with pytest.raises(TacitError, match="users"):
+        groups(curious, epsilon, curious)
 
 
 @pytest.mark.parametrize(("users", "epsilon"), list(product([1, 2, 4, 16], [0.5, 1, 2])))

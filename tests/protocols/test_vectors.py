@@ -609,6 +609,17 @@ def test_the_weakest_guarantee_holds_for_every_participant() -> None:
     assert weakest([None]) is None
 
 
+@pytest.mark.parametrize("counts", [(40, 4_000), (4_000, 40)])
+def test_separate_sums_guarantee_what_the_weakest_option_has(counts: tuple[int, int]) -> None:
+    """Printed shuffle noise protects participants more or less in batches of another size."""
+    target = ApproximateDP(10.0, 1e-6)
+    parts = [ShuffledVector(count, 1, 1.0, target, paper=True) for count in counts]
+    stated = SeparateSums(parts).guarantee
+    assert stated is not None
+    epsilons = [part.guarantee.epsilon for part in parts]
+    assert stated.epsilon == max(epsilons) > min(epsilons)
+
+
 def test_separate_sums_reject_parts_with_dropout() -> None:
     """A fraction of all reports says nothing about those of one option."""
     parts = [
