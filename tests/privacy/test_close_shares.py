@@ -10,7 +10,7 @@ from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import ApproximateDP, PureDP, View, calibrate, checked_target, privacy_loss
 from tacit.privacy.accounting import common_order, epsilon_of, trimmed_renyi
-from tacit.privacy.gaussian_distance import NearlyGaussianLoss
+from tacit.privacy.gaussian_distance import GroupedGaussianLoss, NearlyGaussianLoss
 from tacit.privacy.renyi import renyi_epsilon
 from tacit.privacy.threat_model import ThreatModel
 from tacit.protocols.sums import SecureSum
@@ -57,6 +57,22 @@ def test_nearly_gaussian_shares_pay_the_distance_in_every_coordinate(
     assert shared.delta(1.9 * psi) == 1.0
 
 
+def test_groups_of_nearly_gaussian_shares_pay_in_every_coordinate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three coordinates of one width and two of another: (ε - 2ψ, e^-ψ δ) of one draw each."""
+    groups = ((DiscreteGaussian(800.0), 0.5, 3), (DiscreteGaussian(500.0), 1.0, 2))
+    near = GroupedGaussianLoss(groups, 300.0, shares=7)
+    alone = GroupedGaussianLoss(groups, 300.0)
+    monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
+    psi = 5 * APART
+    for epsilon in (1.0, 2.5):
+        paid = math.exp(psi) * alone.delta(epsilon - 2 * psi)
+        assert near.delta(epsilon) == pytest.approx(paid, rel=1e-9)
+        assert alone.delta(epsilon - 2 * psi) > 1.05 * alone.delta(epsilon - psi)
+    assert near.delta(1.9 * psi) == 1.0
+
+
 @pytest.mark.parametrize("target", [PureDP(0.5), ApproximateDP(0.5, 1e-6)], ids=["pure", "delta"])
 def test_noise_that_just_suffices_fails_if_it_is_approximate(
     target: PureDP | ApproximateDP,
@@ -81,3 +97,16 @@ def test_a_sum_of_shares_is_charged_its_distance_from_one_draw(
 def test_one_participant_is_protected_by_its_own_share() -> None:
     assert ThreatModel().honest(1) == 1
     assert ThreatModel().honest(2) == 1
+
+
+@pytest.mark.parametrize("users", [2, 3])
+@pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-3), (8.0, 1e-2)])
+def test_narrow_shares_meet_their_target_with_all_that_they_are_apart(
+    users: int, epsilon: float, delta: float
+) -> None:
+    """Where shares are narrow, ψ is no rounding error: ε of one draw is 2ψ less than the sum's."""
+    found = calibrate("discrete-gaussian", 1, ApproximateDP(epsilon, delta), users=users)
+    assert found.share is not None
+    assert found.share.closeness(users) > 1e-4
+    assert found.epsilon <= epsilon
+    assert found.meets_target

@@ -75,6 +75,27 @@ def test_renyi_divergences_match_the_probabilities_from_above(
     assert found.arithmetic is Arithmetic.EXACT
 
 
+@pytest.mark.parametrize("order", [1.5, 2.0, 4.0])
+def test_noise_that_is_only_near_a_distribution_pays_for_the_worst_that_it_may_be(
+    order: float,
+) -> None:
+    """Halves of both distributions weighted against each other, within a factor e everywhere."""
+    noise, apart = DiscreteGaussian(30.0), 1.0
+    heavy = 1 - math.exp(-apart) / 2
+    k = np.arange(-400, 401)
+    p, q = (np.exp(np.array(noise.log_pmf(k + s), dtype=np.longdouble)) for s in (0, 1))
+    right = k >= 0
+    sides = [(part[right].sum(), part[~right].sum()) for part in (p, q)]
+    p[right] *= heavy / sides[0][0]
+    p[~right] *= (1 - heavy) / sides[0][1]
+    q[right] *= (1 - heavy) / sides[1][0]
+    q[~right] *= heavy / sides[1][1]
+    true = float(np.log(np.sum(p**order * q ** (1 - order))) / (order - 1))
+    assert true > apart + divergence(noise, 1, order)
+    ((_, stated),) = renyi_of(noise, 1, (order,), apart=1.05 * apart).curve
+    assert stated >= true
+
+
 @pytest.mark.parametrize("ends", [(1.1, 4.0), (1.5, 1.8), (2.0, 30.0)])
 def test_a_chord_is_bounded_between_its_ends(ends: tuple[float, float]) -> None:
     """That of a parabola: between two orders it exceeds the ρ at both."""
