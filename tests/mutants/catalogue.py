@@ -680,7 +680,15 @@ TARGETS: tuple[Target, ...] = (
             swap("min(limits, default=n - 1)", "0"),
             swap("math.ceil(max(kept) * n)", "n"),
             swap("one.scope is not Scope.SILOS", "True"),
+            swap("is_own(type(protocol))", "True"),
         ),
+        CHECKING,
+    ),
+    Target("protocols/checking.py", "_check_added", (checks,), CHECKING),
+    Target(
+        "protocols/checking.py",
+        "_rounds",
+        (swap("turn * reports", "0"),),
         CHECKING,
     ),
     Target(
@@ -776,6 +784,68 @@ TARGETS: tuple[Target, ...] = (
             limits,
         ),
         (*NOISE_OF_SUMS, *PURE),
+    ),
+    Target(
+        "sampling/certificates.py",
+        "groups",
+        (
+            swap("row.users + curious <= everyone", "row.users <= everyone"),
+            swap("row.users + curious + left", "row.users + left"),
+        ),
+        PURE,
+    ),
+    Target(
+        "privacy/joint_guarantees.py",
+        "_of_equal_rounds",
+        (swap("one.method is Method.LOSS", "False"), swap("one.method is Method.RENYI", "False")),
+        ASSUMED,
+    ),
+    Target(
+        "privacy/composition.py",
+        "Odometer.spend",
+        (swap("min(covered, self._metrics)", "covered"),),
+        COMPOSITION,
+    ),
+    Target(
+        "privacy/divergences.py",
+        "_steepest",
+        (swap("a < root < b", "False"),),
+        ("tests/privacy/test_divergences.py",),
+    ),
+    Target(
+        "privacy/divergences.py",
+        "renyi_of",
+        (swap("apart * (2 * order - 1) / (order - 1)", "apart"),),
+        ("tests/privacy/test_divergences.py",),
+    ),
+    Target(
+        "privacy/calibration.py",
+        "_Problem.tightened",
+        (swap("2 * psi", "psi"),),
+        DISTRIBUTED_NOISE,
+    ),
+    Target(
+        "privacy/gaussian_distance.py",
+        "GroupedGaussianLoss.delta",
+        (swap("2 * psi", "psi"),),
+        DISTRIBUTED_NOISE,
+    ),
+    Target(
+        "protocols/vectors.py",
+        "SeparateSums.__init__",
+        (
+            swap(
+                "weakest([_of_group(part.guarantee) for part in self.parts])",
+                "_of_group(self.parts[0].guarantee)",
+            ),
+        ),
+        VECTORS,
+    ),
+    Target(
+        "cli/accounting.py",
+        "calibrate",
+        (swap("(*ROUNDED_UP, *NOISE_NEEDED)", "ROUNDED_UP"),),
+        ("tests/cli/test_accounting.py",),
     ),
     Target(
         "sampling/certificates.py",
