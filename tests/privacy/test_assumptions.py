@@ -28,12 +28,14 @@ from tacit.assumptions import (
     DishonestAtMost,
     DistinctRounds,
     HonestServers,
+    LocallyPrivateMessages,
     Method,
     MetricsPerParticipation,
     OwnRecords,
     ParticipantsFrom,
     PinnedKeys,
     Poisoned,
+    PrivateMessages,
     Protects,
     RangeProofs,
     ReleasedOnlyAbove,
@@ -330,6 +332,18 @@ def test_a_guarantee_implies_only_if_its_assumptions_are_implied() -> None:
     assert not earned.implies(more)
     wrong = PureDP(1.0).assuming(DishonestAtMost(Scope.GROUP, 1), ReleasedOnlyAbove(Fraction(1)))
     assert not earned.implies(wrong)
+
+
+@pytest.mark.parametrize(
+    "said", [Protects(Secret.ONE_REWARD), PrivateMessages(0.5), LocallyPrivateMessages(2.0)]
+)
+def test_a_guarantee_about_a_secret_or_given_messages_implies_no_other(said: Assumption) -> None:
+    others = Protects(Secret.FITTED_PARAMETER), PrivateMessages(0.4), LocallyPrivateMessages(1.9)
+    stated = PureDP(0.5).assuming(said)
+    assert stated.implies(PureDP(1.0).assuming(said))
+    assert PureDP(0.5).implies(PureDP(1.0).assuming(said))
+    for weaker in (PureDP(1.0), *(PureDP(1.0).assuming(one) for one in others)):
+        assert not stated.implies(weaker)
 
 
 def test_a_guarantee_covers_no_more_metrics_than_it_states() -> None:

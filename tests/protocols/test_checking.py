@@ -469,6 +469,8 @@ def test_a_guarantee_assumes_at_most_the_minimum_number_of_reports() -> None:
             recompute(SharedNoise(least, ReleasedOnlyAbove()))
         with pytest.raises(TacitError, match="declared is 0"):
             recompute(SharedNoise(least))
+    with pytest.raises(TacitError, match="is 6: must be at least 7 of 20 reports"):
+        recompute(SharedNoise(6, ReleasedOnlyAbove(Fraction(1, 3))))
 
 
 class CompleteRounds(SharedNoise):
@@ -530,6 +532,9 @@ def test_declared_divergences_are_recomputed_at_every_order() -> None:
             continue
         with pytest.raises(TacitError, match=r"divergence of Outside at order 1\.1"):
             recompute(protocol)
+    one, other = np.array([0.9, 0.1]), np.array([1.0, 0.0])
+    assert checking._least_divergence(one, other, 2.0) == math.inf
+    assert checking._least_divergence(other, one, 2.0) == math.inf
     protocol.guarantee = RenyiDP(((2.0, 0.4),), view=View.MESSAGE, participations=4)
     with pytest.raises(TacitError, match="divergence of Outside at order 2"):
         recompute(protocol)
