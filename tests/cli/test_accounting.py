@@ -125,7 +125,7 @@ WIDTHS = {
 
 @pytest.mark.parametrize("kind", WIDTHS)
 @pytest.mark.parametrize("epsilon", [1, 0.01])
-def test_the_noise_that_a_table_shows_suffices(command: Command, kind: str, epsilon: float) -> None:
+def test_calibrate_rounds_noise_up(command: Command, kind: str, epsilon: float) -> None:
     """To the nearest digit it gave an epsilon of up to 1.0004 where the table says 1."""
     name, sensitivity = WIDTHS[kind]
     common = ("--noise", kind, "--sensitivity", sensitivity, "--delta")

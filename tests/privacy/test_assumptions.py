@@ -512,7 +512,7 @@ def test_rounds_of_different_accounting_have_no_weakest_guarantee() -> None:
 
 
 @pytest.mark.parametrize("way", [Accounting(Method.LOSS, 3), Accounting(Method.RENYI, 3)])
-def test_composed_losses_of_equal_releases_say_nothing_about_others(way: Accounting) -> None:
+def test_weakest_rejects_composed_losses_of_different_releases(way: Accounting) -> None:
     target = ApproximateDP(1.0, 1e-5, participations=3).assuming(way)
     with pytest.raises(TacitError, match="composing equal releases"):
         weakest([target, replace(target, epsilon=0.5)])
@@ -521,7 +521,7 @@ def test_composed_losses_of_equal_releases_say_nothing_about_others(way: Account
     assert weakest([once, replace(once, epsilon=0.5)]) == once
 
 
-def test_a_release_of_each_of_two_kinds_loses_more_than_two_of_either() -> None:
+def test_mixed_releases_lose_more_than_equal_ones() -> None:
     """Epsilon is 3.57 at a delta of 0.001, where two of either kind have 2.98 at most."""
     noises = DiscreteLaplace(Fraction(17, 25)), Binomial(12, Fraction(1, 2))
     stated = [privacy_of(noise, 1, 1e-3, participations=2) for noise in noises]

@@ -101,9 +101,7 @@ def test_one_participant_is_protected_by_its_own_share() -> None:
 
 @pytest.mark.parametrize("users", [2, 3])
 @pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-3), (8.0, 1e-2)])
-def test_narrow_shares_meet_their_target_with_all_that_they_are_apart(
-    users: int, epsilon: float, delta: float
-) -> None:
+def test_narrow_gaussian_shares_meet_their_target(users: int, epsilon: float, delta: float) -> None:
     """Where shares are narrow, ψ is no rounding error: ε of one draw is 2ψ less than the sum's."""
     found = calibrate("discrete-gaussian", 1, ApproximateDP(epsilon, delta), users=users)
     assert found.share is not None

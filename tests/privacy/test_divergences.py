@@ -76,7 +76,7 @@ def test_renyi_divergences_match_the_probabilities_from_above(
 
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 4.0])
-def test_noise_that_is_only_near_a_distribution_pays_for_the_worst_that_it_may_be(
+def test_renyi_of_approximate_sums_pays_for_their_distance(
     order: float,
 ) -> None:
     """Halves of both distributions weighted against each other, within a factor e everywhere."""
@@ -97,7 +97,7 @@ def test_noise_that_is_only_near_a_distribution_pays_for_the_worst_that_it_may_b
 
 
 @pytest.mark.parametrize("ends", [(1.1, 4.0), (1.5, 1.8), (2.0, 30.0)])
-def test_a_chord_is_bounded_between_its_ends(ends: tuple[float, float]) -> None:
+def test_zcdp_covers_orders_between_grid_points(ends: tuple[float, float]) -> None:
     """That of a parabola: between two orders it exceeds the ρ at both."""
     low, high = ends
     rho = 0.3

@@ -336,7 +336,7 @@ def test_composition_rejects_incompatible_guarantees() -> None:
 
 @pytest.mark.parametrize("delta", [1e-9, 0.01, 0.4])
 @pytest.mark.parametrize("at", [0.0, 0.3, 0.999, 1.0, 2.0])
-def test_an_approximate_guarantee_never_loses_its_exception(delta: float, at: float) -> None:
+def test_delta_includes_the_failure_probability(delta: float, at: float) -> None:
     """δ at any ε is that of randomized response that fails openly, which has the guarantee."""
     likelier = 1 / (1 + math.exp(-1.0))
     kept = max(0.0, likelier - math.exp(at) * (1 - likelier))

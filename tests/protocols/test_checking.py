@@ -491,7 +491,7 @@ class FullNoise(SharedNoise):
 @pytest.mark.parametrize(
     ("kind", "problem"), [(CompleteRounds, "is not stated for 10 reports"), (FullNoise, "add up")]
 )
-def test_the_noise_of_dishonest_participants_is_counted_by_no_view(
+def test_noise_of_dishonest_participants_is_not_counted(
     kind: type[SharedNoise], problem: str
 ) -> None:
     """With ten of twenty curious, epsilon is 1.6 instead of 1: nothing sampled shows it."""
@@ -513,7 +513,7 @@ class EarlySlots(SharedNoise):
         return self.randomize(x) if place < self.minimum else self.encode(x)
 
 
-def test_combined_rounds_have_reports_of_every_slot() -> None:
+def test_rounds_are_sampled_from_every_slot() -> None:
     recompute(EarlySlots())
     with pytest.raises(TacitError, match="combined rounds of EarlySlots do not have"):
         sample(EarlySlots(), 5_000)

@@ -52,9 +52,7 @@ def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
 
 
 @pytest.mark.parametrize(("curious", "epsilon"), list(product([1, 2, 5], [0.1, 1])))
-def test_a_batch_of_any_size_is_cut_into_groups_with_a_certified_number_besides_the_curious(
-    curious: int, epsilon: float
-) -> None:
+def test_groups_of_any_batch_have_a_certified_size(curious: int, epsilon: float) -> None:
     for users in (*range(1 + curious, 200), *range(1020, 1040), 2049, 2051):
         cut = groups(users, epsilon, curious)
         assert sum(group.participants for group in cut) == users

@@ -610,7 +610,7 @@ def test_the_weakest_guarantee_holds_for_every_participant() -> None:
 
 
 @pytest.mark.parametrize("counts", [(40, 4_000), (4_000, 40)])
-def test_separate_sums_guarantee_what_the_weakest_option_has(counts: tuple[int, int]) -> None:
+def test_separate_sums_have_the_weakest_guarantee_of_their_options(counts: tuple[int, int]) -> None:
     """Printed shuffle noise protects participants more or less in batches of another size."""
     target = ApproximateDP(10.0, 1e-6)
     parts = [ShuffledVector(count, 1, 1.0, target, paper=True) for count in counts]
