@@ -795,6 +795,17 @@ TARGETS: tuple[Target, ...] = (
         PURE,
     ),
     Target(
+        "privacy/accounting.py",
+        "epsilon_of",
+        (
+            swap(
+                "times * (loss.epsilon(inner / times) + 2 * apart)",
+                "times * (loss.epsilon(inner) + 2 * apart)",
+            ),
+        ),
+        RETURNING,
+    ),
+    Target(
         "privacy/joint_guarantees.py",
         "_of_equal_rounds",
         (swap("one.method is Method.LOSS", "False"), swap("one.method is Method.RENYI", "False")),

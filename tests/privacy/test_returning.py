@@ -193,6 +193,19 @@ def test_the_accounting_method_follows_from_target_and_noise() -> None:
     assert accounting(DiscreteLaplace(9), PureDP(1.0, participations=4)) == ()
 
 
+@pytest.mark.parametrize(("times", "apart"), [(2, 0.0), (4, 0.01), (25, 0.0)])
+def test_added_participations_have_equal_parts_of_epsilon_and_delta(
+    times: int, apart: float
+) -> None:
+    """Basic composition, as terms state it: V times ε at δ/V, and the distance in both."""
+    target = ApproximateDP(9.0, 1e-5, participations=times)
+    added = target.assuming(Accounting(Method.ADDED, times))
+    noise, sensitivity = Skellam(3000), 7
+    once = privacy_loss(noise, sensitivity).epsilon(1e-5 * math.exp(-apart) / times) + 2 * apart
+    assert epsilon_of(noise, sensitivity, added, apart) == pytest.approx(times * once, rel=1e-9)
+    assert accounting(noise, added) == (Accounting(Method.ADDED, times),)
+
+
 def test_other_accounting_methods_imply_nothing() -> None:
     """Divergences of different orders do not add up, and neither do two methods."""
     target = ApproximateDP(8.0, 1e-6, participations=4)
