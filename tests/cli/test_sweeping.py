@@ -54,7 +54,7 @@ def test_a_sweep_prints_requested_and_achieved_guarantees(command: Command, tmp_
     lines = [f"{name} = {value}" for name, value in asked.items()]
     path.write_text("\n".join([*lines, "guarantees = {epsilon = 1, constants = 'paper'}"]))
     _, out, _ = command("sweep", path, "--workers", 0)
-    assert re.search(r"asked for +guarantee", out)
+    assert re.search(r"requested +guarantee", out)
     assert "(1.366, 0)-DP" in out
 
 

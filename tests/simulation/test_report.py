@@ -83,7 +83,7 @@ def test_a_report_is_self_contained(made: tuple[Path, Results]) -> None:
     assert labels.count("regret at the end by epsilon") == 4
     assert labels.count("regret at the end by bits") == 4
     assert text.count("<title>lower bound</title>") >= 4
-    assert "what papers prove (order only)" in text
+    assert "bounds of the papers (order only)" in text
     assert "picture: LZJ22 Thm 5.3." in text
     for word in ("prefers-color-scheme: dark", "width=device-width", "private-med", "cdp-dpe"):
         assert word in text
@@ -114,7 +114,7 @@ def test_a_report_states_the_achieved_guarantee(tmp_path: Path) -> None:
     text, _ = read(tmp_path / "report.html")
     assert f"under {short}, " in text
     assert f'<td class="word" data-value="{short}">' in text
-    for asked in ("asked for ε = 1<", "against the ε asked for<", ">ε asked for<", ">asked for<"):
+    for asked in ("requested ε = 1<", "against the requested ε<", ">requested ε<", ">requested<"):
         assert asked in text
     assert not re.search(r"[a-z], ε = 1<|>guarantees?<", text)
 

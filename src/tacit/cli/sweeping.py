@@ -180,7 +180,7 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
             for row in same
         ]
         title = "; ".join(part for part in setting if part not in ("default", "–")) or counted
-        heads = ["algorithm", "asked for", "guarantee", "regret", "± s.e.", "bits each", "runs"]
+        heads = ["algorithm", "requested", "guarantee", "regret", "± s.e.", "bits each", "runs"]
         print_table(title, heads, body)
     if len(rows) > MOST_ROWS:
         print_sentence(

@@ -239,12 +239,12 @@ def _charts(title: str, group: list[ReportEntry], looks: Looks) -> SettingCharts
     per, epsilons = known[0].about["per"], _epsilons(known)
     who = "participant" if per == "round" else per
     figures = [
-        (f"Regret by {per}s, asked for ε = {epsilon:g}", _curves(known, epsilon, looks))
+        (f"Regret by {per}s, requested ε = {epsilon:g}", _curves(known, epsilon, looks))
         for epsilon in evenly(epsilons, MOST_PANELS)
     ] or [(f"Regret by {per}s", _curves(known, None, looks))]
     if len(epsilons) > 1:
         against = _against_epsilon(known, epsilons, looks)
-        figures.append(("Regret at the end against the ε asked for", against))
+        figures.append(("Regret at the end against the requested ε", against))
     figures.append((f"Regret at the end against bits sent by each {who}", _bits(known, looks)))
     keys = [(name, *looks[name]) for name in dict.fromkeys(one.variant for one in known)]
     bounded = any(one.result.times_lower_bound is not None for one in known)
@@ -252,7 +252,7 @@ def _charts(title: str, group: list[ReportEntry], looks: Looks) -> SettingCharts
     if bounded:
         keys.append(("lower bound", limits.SOFT, limits.LEAST_DASH))
     if theorems:
-        keys.append(("what papers prove (order only)", limits.SOFT, limits.PROVED_DASH))
+        keys.append(("bounds of the papers (order only)", limits.SOFT, limits.PROVED_DASH))
     return SettingCharts(title, keys, figures, bounded, theorems)
 
 
@@ -299,7 +299,7 @@ def _against_epsilon(known: list[ReportEntry], epsilons: list[float], looks: Loo
     placed = tuple(Point(e, value) for e, value in sorted(bounds.items()))
     lowest = Series("lower bound", placed, limits.SOFT, limits.LEAST_DASH, quiet=True)
     series = [*_by_variant(known, looks, lambda one: one.epsilon), lowest]
-    across = Axis.around("ε asked for", epsilons, places=epsilons)
+    across = Axis.around("requested ε", epsilons, places=epsilons)
     return Chart("regret at the end by epsilon", across, _up(series), series)
 
 
@@ -334,7 +334,7 @@ def _table(listed: Sequence[ReportEntry]) -> ReportTable:
     found = zip(summaries(listed), listed, strict=True)
     rows = [row | {"achieved": one.short} for row, one in found]
     words = {"algorithm": "algorithm", "achieved": "achieved guarantee"} | {
-        name: "asked for" if name == "guarantee" else name
+        name: "requested" if name == "guarantee" else name
         for name in ("guarantee", "problem", "environment")
         if len({row[name] for row in rows}) > 1
     }
