@@ -247,7 +247,15 @@ class Experiment:
         self._opened.pop(round_.number, None)
 
     def served(self, option: str, count: int) -> None:
-        """Count participants who got an option without a report; they use up the horizon."""
+        """Count participants who got an option without a report; they use up the horizon.
+
+        Parameters
+        ----------
+        option : str
+            The option that they got.
+        count : int
+            Their number.
+        """
         self.learner.served(self._place(option), count)
 
     def _place(self, option: str) -> int:
@@ -278,7 +286,13 @@ class Experiment:
         self._managed().extend(participants)
 
     def add(self, option: str) -> None:
-        """Add an option, which takes part from the next rounds on."""
+        """Add an option, which takes part from the next rounds on.
+
+        Raises
+        ------
+        TacitError
+            If the option exists, or the learner cannot add options.
+        """
         if option in self.options:
             raise TacitError(f"option is {option!r}, which exists: give a new name")
         self._managed().add()

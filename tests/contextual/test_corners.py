@@ -138,7 +138,7 @@ def test_dummies_have_few_corners_and_random_features_many() -> None:
     assert chosen()[0] == "corners"
     assert chosen(arms=10)[0] == "moments"
     assert chosen(arms=10, delta=0.0)[0] == "corners"
-    assert chosen(statistic="corners") == ("corners", "asked for")
+    assert chosen(statistic="corners") == ("corners", "requested")
     many = tuple(BoundedNumber(f"n{k}", 0, 1) for k in range(6))
     features = scaled_map(many, ("o", "p"), interactions(many, ("o", "p")))
     assert corner_count(features) == 2 * 3**6

@@ -133,7 +133,7 @@ def test_the_statistic_follows_from_the_size_of_the_context() -> None:
     )
     assert chosen()[0] == "corners"
     assert chosen()[1].startswith("the context has numbers; corners have ")
-    assert chosen(contexts="segments", segments=2, arms=2, statistic="moments")[1] == "asked for"
+    assert chosen(contexts="segments", segments=2, arms=2, statistic="moments")[1] == "requested"
 
 
 @pytest.mark.extended

@@ -372,7 +372,13 @@ class ArmsProblem(Problem):
         return Start(world.fresh(rng), rng, rng)
 
     def for_environment(self, world: World, seed: int) -> Self:
-        """Check the environment against the problem, and take over whether rewards are bits."""
+        """Check the environment against the problem, and take over whether rewards are bits.
+
+        Raises
+        ------
+        TacitError
+            If arms, metrics or horizon of the environment differ from the problem's.
+        """
         from tacit.environments.contract import Environment
         from tacit.environments.recorded import RecordedRun, check_horizon
 

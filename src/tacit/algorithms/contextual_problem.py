@@ -137,6 +137,12 @@ class ContextualProblem(Problem):
         Share of every segment that gets an option at random.
     labels : tuple of str
         Names of the options.
+
+    Examples
+    --------
+    >>> problem = ContextualProblem(arms=3, horizon=10_000)
+    >>> problem.arms, problem.metrics
+    (3, 1)
     """
 
     family: ClassVar[str] = "contextual"
@@ -196,7 +202,13 @@ class ContextualProblem(Problem):
         return () if self.features is None else self.features.options
 
     def chosen(self) -> tuple[StatisticKind, str]:
-        """The statistic that devices report, and the reason for the choice."""
+        """The statistic that devices report, and the reason for the choice.
+
+        Raises
+        ------
+        TacitError
+            If there is no feature map, or tables are requested for contexts with numbers.
+        """
         features = self.features
         if features is None:
             raise TacitError("features are missing: a contextual experiment needs a feature map")
@@ -207,7 +219,7 @@ class ContextualProblem(Problem):
                 "--statistic moments."
             )
         if self.statistic is not None:
-            return self.statistic, "asked for"
+            return self.statistic, "requested"
         if 0 < cells <= MOST_CELLS:
             return "tables", f"{cells} cells of context and option, at most {MOST_CELLS}"
         many = f"{cells} cells of context and option, more than {MOST_CELLS}"
@@ -234,7 +246,13 @@ class ContextualProblem(Problem):
         return kind, f"{why}; corners have {part:.2g} times the noise of moments"
 
     def start(self, seed: int, world: World | None) -> Start:
-        """One generator for the instance, one for participants, one for noise."""
+        """One generator for the instance, one for participants, one for noise.
+
+        Raises
+        ------
+        TacitError
+            If the environment has no contexts.
+        """
         import numpy as np
 
         from tacit.bandits.contextual.ellipsoid import scaled_map
@@ -254,7 +272,13 @@ class ContextualProblem(Problem):
         return Start(found, rng, noise)
 
     def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """Take over the environment's public feature map."""
+        """Take over the environment's public feature map.
+
+        Raises
+        ------
+        TacitError
+            If the environment has no contexts.
+        """
         from tacit.environments.contextual import ContextualWorld
 
         if not isinstance(world, ContextualWorld) or world.features is None:

@@ -178,7 +178,13 @@ class LinearProblem(Problem):
         return random_population(drawn.dimension, drawn.actions, **clients, **how)
 
     def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """Give the learner the actions."""
+        """Give the learner the actions.
+
+        Raises
+        ------
+        TacitError
+            If the environment is not one of linear bandits.
+        """
         from tacit.environments.population import LinearWorld
 
         if not isinstance(world, LinearWorld):

@@ -271,7 +271,13 @@ class SilosProblem(Problem):
         return Start(world.fresh(rng), rng, noise)
 
     def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """A recorded environment sets the number of silos and the dimension."""
+        """A recorded environment sets the number of silos and the dimension.
+
+        Raises
+        ------
+        TacitError
+            If the environment is not one of silos.
+        """
         from tacit.environments.silos import Silos
 
         if not isinstance(world, Silos):

@@ -199,7 +199,15 @@ class Learner(ABC):
         self.take(round_, estimate)
 
     def take(self, round_: Round, estimate: Estimate) -> None:
-        """Do what `observe` does, for callers that have already called `check`."""
+        """Do what `observe` does, for callers that have already called `check`.
+
+        Parameters
+        ----------
+        round_ : Round
+            A proposed round.
+        estimate : Estimate
+            Its estimate.
+        """
         if isinstance(round_.assignment, Arm):
             reports = int(estimate.error.participants)
             self._done(round_, reports)
@@ -282,7 +290,20 @@ class Learner(ABC):
         return served
 
     def served(self, option: int, count: int) -> None:
-        """Count participants who received an option without a report."""
+        """Count participants who received an option without a report.
+
+        Parameters
+        ----------
+        option : int
+            The number of the option.
+        count : int
+            The number of participants.
+
+        Raises
+        ------
+        TacitError
+            If there is no such option, or options depend on a context.
+        """
         if not self.arms:
             raise TacitError(
                 "the learner has no fixed options: they depend on a context. Count the "
@@ -409,7 +430,21 @@ class Learner(ABC):
 
 
 class KeptLearner(Learner):
-    """Base of learners whose own state is the attributes that `kept` names."""
+    """Base of learners whose own state is the attributes that `kept` names.
+
+    Parameters
+    ----------
+    arms : int
+        Number of options; 0 where they depend on a context.
+    horizon : int
+        Number of participants.
+
+    Examples
+    --------
+    >>> from tacit.bandits import PrivateMED
+    >>> len(PrivateMED.kept) > 0
+    True
+    """
 
     kept: ClassVar[tuple[str, ...]]
 

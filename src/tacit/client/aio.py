@@ -87,7 +87,15 @@ class AsyncDevice(DeviceCore):
         return await self._drive(self.fetch_terms(experiment))
 
     async def join(self, experiment: Experiment, invitation: str | None = None) -> Slot:
-        """Join a round and return the assigned option; see `Device.join`."""
+        """Join a round and return the assigned option; see `Device.join`.
+
+        Parameters
+        ----------
+        experiment : str or bytes
+            The digest of the experiment's terms.
+        invitation : str, optional
+            The participant's invitation, where admission is by invitation.
+        """
         return await self._drive(self.join_round(experiment, invitation))
 
     async def choose(

@@ -27,6 +27,15 @@ class TermsForConsent:
         The terms in plain sentences.
     agreed : bool
         Whether the participant agreed to them and has not withdrawn.
+
+    Examples
+    --------
+    >>> from tacit.aggregation.rehearsal import rehearse
+    >>> from tacit.terms.parts import Aggregation
+    >>> from tacit.trust import TrustModel
+    >>> terms = rehearse(TrustModel.TWO_SERVERS, Aggregation(2)).pinned.terms
+    >>> TermsForConsent(terms, ["The question: Which?"], agreed=False).terms.options
+    ('one', 'other')
     """
 
     terms: Terms
@@ -196,6 +205,12 @@ class ExperimentSpending:
         Smallest ε ever shown for these terms.
     participations : int
         Fewest participations ever shown for these terms.
+
+    Examples
+    --------
+    >>> one = ExperimentSpending(("7f",), "Which?", Fraction(1, 2), 1, Fraction(1), 2)
+    >>> one.epsilon - one.spent
+    Fraction(1, 2)
     """
 
     terms: tuple[str, ...]
@@ -218,6 +233,11 @@ class PartySpending:
         The experiments of these servers.
     spent : Fraction
         Sum of ε over the experiments.
+
+    Examples
+    --------
+    >>> PartySpending(("ab",), (), Fraction(0)).to_dict()
+    {'keys': ['ab'], 'experiments': [], 'spent': '0'}
     """
 
     keys: tuple[str, ...]
@@ -248,6 +268,12 @@ class SentShare:
         Time of acceptance in seconds since 1970; None if the server has not accepted it.
     rejected : str or None
         Reason of a final rejection.
+
+    Examples
+    --------
+    >>> share = SentShare("https://helper.example", 122, "1b" * 32, 1, None, None)
+    >>> share.sent is None
+    True
     """
 
     address: str
@@ -293,6 +319,12 @@ class Receipt:
         or `broken` (the device stopped it).
     shares : tuple of SentShare
         The report shares, one per server; empty before they are encrypted.
+
+    Examples
+    --------
+    >>> receipt = Receipt("7f", "Which?", "A", 0.0, 9.0, Fraction(1), True, "opened", ())
+    >>> receipt.charged, receipt.delta
+    (True, Fraction(0, 1))
     """
 
     round: str

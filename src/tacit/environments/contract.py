@@ -36,6 +36,13 @@ class World(ABC):
         The options' names; empty if none are given.
     metrics
         How many numbers each participant reports.
+
+    Examples
+    --------
+    >>> from tacit.environments import Bernoulli
+    >>> world = Bernoulli((0.2, 0.5))
+    >>> world.means.tolist(), world.gaps.tolist()
+    ([0.2, 0.5], [0.3, 0.0])
     """
 
     names: tuple[str, ...] = ()
@@ -300,15 +307,37 @@ class ContinuousEnvironment(Environment):
 
     The same holds for E[(X - c)⁺], which differs by a linear function. Below the mean H is the
     smaller of the two and loses fewer digits; above the mean the other one.
+
+    Examples
+    --------
+    >>> from tacit.environments import Beta
+    >>> Beta((0.25, 0.5)).shortfall(1, np.array([1.0])).tolist()
+    [0.5]
     """
 
     @abstractmethod
     def shortfall(self, arm: int, c: Floats) -> Floats:
-        """E[(c - X)⁺] for c in [0, 1]."""
+        """E[(c - X)⁺] for c in [0, 1].
+
+        Parameters
+        ----------
+        arm : int
+            The arm's number, from 0.
+        c : array of float
+            The points c.
+        """
 
     @abstractmethod
     def excess(self, arm: int, c: Floats) -> Floats:
-        """E[(X - c)⁺] for c in [0, 1]."""
+        """E[(X - c)⁺] for c in [0, 1].
+
+        Parameters
+        ----------
+        arm : int
+            The arm's number, from 0.
+        c : array of float
+            The points c.
+        """
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
         """One multinomial sample over the levels of non-negligible probability."""
@@ -337,6 +366,13 @@ def level_table(
     -------
     levels, probabilities : arrays
         The levels of non-negligible probability, and their probabilities.
+
+    Examples
+    --------
+    >>> from tacit.environments import Beta
+    >>> levels, probabilities = level_table(Beta((0.25, 0.5)), 1, 2)
+    >>> levels.tolist(), probabilities.round(4).tolist()
+    ([0, 2, 1], [0.1875, 0.1875, 0.625])
     """
     grid = np.arange(precision + 1) / precision
     below, above = environment.shortfall(arm, grid), environment.excess(arm, grid)

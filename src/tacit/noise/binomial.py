@@ -127,7 +127,13 @@ class Binomial(NoiseDistribution):
         return result
 
     def power(self, times: Number) -> Binomial:
-        """More or fewer bits of the same bias; the number of bits must stay an integer."""
+        """More or fewer bits of the same bias; the number of bits must stay an integer.
+
+        Raises
+        ------
+        TacitError
+            If the number of bits would be no integer.
+        """
         bits = self.n * positive("share fraction", times)
         if bits.denominator != 1:
             raise no_power(

@@ -213,6 +213,13 @@ class Guarantee(ABC):
     def from_data(data: Mapping[str, Any]) -> Guarantee:
         """Restore the guarantee that `to_data` wrote.
 
+        Raises
+        ------
+        TacitError
+            If the kind of guarantee is unknown.
+
+        Examples
+        --------
         >>> Guarantee.from_data(PureDP(1.0).to_data()) == PureDP(1.0)
         True
         """
@@ -322,7 +329,13 @@ class Guarantee(ABC):
         return math.inf
 
     def group(self, size: int) -> Guarantee:
-        """Return the guarantee for a group of participants together, where one is known."""
+        """Return the guarantee for a group of participants together, where one is known.
+
+        Raises
+        ------
+        TacitError
+            If no group guarantee is known for this kind.
+        """
         raise TacitError(
             f"no group guarantee is known here for {self.short} and {size} participants: use "
             "PureDP or ConcentratedDP"
@@ -337,6 +350,13 @@ class Guarantee(ABC):
         """Return the same numbers for another view or other neighbours.
 
         The caller must ensure that they hold there.
+
+        Parameters
+        ----------
+        neighbours : Neighbours, optional
+            The other neighbouring relation; unchanged by default.
+        view : View, optional
+            The other view; unchanged by default.
         """
         made = replace(self, neighbours=neighbours or self.neighbours, view=view or self.view)
         return state_arithmetic(made, self.arithmetic)

@@ -277,7 +277,15 @@ class SumProtocol(Protocol):
         """
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Aggregate:  # noqa: ARG002
-        """`combine` for messages of `randomize_batch`; servers draw their noise from `rng`."""
+        """`combine` for messages of `randomize_batch`; servers draw their noise from `rng`.
+
+        Parameters
+        ----------
+        messages : array
+            Messages of `randomize_batch`.
+        rng : numpy.random.Generator
+            The caller's generator.
+        """
         return self.combine(messages)
 
     @abstractmethod
@@ -307,16 +315,35 @@ class SumProtocol(Protocol):
         return Estimate(total, self.error(released.reports), self.guarantee_id, released.wrapped)
 
     def simulate(self, load: Levels, rng: np.random.Generator) -> Estimate:
-        """An estimate with the distribution of a full run, given how many participants hold each
-        level.
+        """An estimate with the distribution of a full run.
+
+        Parameters
+        ----------
+        load : Levels
+            How many participants hold each level.
+        rng : numpy.random.Generator
+            The caller's generator.
         """
         reports = load.participants
         self.check_reports(reports)
         return self.analyze(self._open(load.total, reports, rng))
 
     def run(self, rewards: Floats, rng: np.random.Generator) -> tuple[Estimate, float]:
-        """Simulate every participant individually; returns the estimate and the sum of the rounded
-        rewards.
+        """Simulate every participant individually.
+
+        Parameters
+        ----------
+        rewards : array of float
+            The participants' rewards in [0, 1].
+        rng : numpy.random.Generator
+            The caller's generator.
+
+        Returns
+        -------
+        estimate : Estimate
+            The estimate of the round.
+        total : float
+            The sum of the rounded rewards.
         """
         levels = round_levels(rewards, self.precision, rng)
         released = self.combine_batch(self.randomize_batch(levels, rng), rng)

@@ -250,7 +250,7 @@ def _charts(title: str, group: list[ReportEntry], looks: Looks) -> SettingCharts
     bounded = any(one.result.times_lower_bound is not None for one in known)
     theorems = limits.theorems(one.result for one in known)
     if bounded:
-        keys.append(("lower bound", limits.SOFT, limits.LEAST_DASH))
+        keys.append(("asymptotic lower bound", limits.SOFT, limits.LEAST_DASH))
     if theorems:
         keys.append(("bounds of the papers (order only)", limits.SOFT, limits.PROVED_DASH))
     return SettingCharts(title, keys, figures, bounded, theorems)

@@ -278,7 +278,22 @@ class Result(Tabular):
     def plot(
         self, path: Path | str | None = None, *, ax: Any = None, time_average: bool = True
     ) -> Any:
-        """Plot regret against participants: see `Tabular.plot`."""
+        """Plot regret against participants.
+
+        Parameters
+        ----------
+        path : Path or str, optional
+            File of the picture; without it none is written.
+        ax : matplotlib Axes, optional
+            Axes to draw on; by default those of a new figure.
+        time_average : bool
+            Whether to divide regret by participants.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes with the curves.
+        """
         title = f"{self.algorithm}, {len(self.runs)} runs"
         return _plotted(title, {self.algorithm: self}, path, ax, time_average)
 
@@ -372,7 +387,22 @@ class Results(Tabular, Sequence[Result]):
     def plot(
         self, path: Path | str | None = None, *, ax: Any = None, time_average: bool = True
     ) -> Any:
-        """Plot regret against participants, a curve per configuration: see `Tabular.plot`."""
+        """Plot regret against participants, a curve per configuration.
+
+        Parameters
+        ----------
+        path : Path or str, optional
+            File of the picture; without it none is written.
+        ax : matplotlib Axes, optional
+            Axes to draw on; by default those of a new figure.
+        time_average : bool
+            Whether to divide regret by participants.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes with the curves.
+        """
         return _plotted("", self._labelled(), path, ax, time_average)
 
     def _labelled(self) -> dict[str, Result]:
