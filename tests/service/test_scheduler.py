@@ -143,6 +143,39 @@ def test_an_unreadable_experiment_delays_no_other(
     assert f"experiment {first.hex()} failed to plan rounds" in caplog.text
 
 
+@pytest.mark.parametrize(("where", "after"), [("propose", Stage.OPEN), ("skip", Stage.ABORTED)])
+def test_an_error_of_one_experiments_algorithm_stalls_no_other(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, where: str, after: Stage
+) -> None:
+    """An algorithm from outside tacit may divide by zero, for instance by a poisoned sum."""
+    digests = sorted(pair.begin(question=question) for question in ("Which first?", "And then?"))
+    if where == "skip":
+        pair.step(1)
+        pair.clock.now += 200
+
+    def broken(*_about: Any) -> Any:
+        raise ZeroDivisionError
+
+    read = coordinator.load
+
+    def load(row: ExperimentRow) -> Experiment:
+        found = read(row)
+        if row.digest == digests[0]:
+            monkeypatch.setattr(found, where, broken)
+        return found
+
+    monkeypatch.setattr(coordinator, "load", load)
+    pair.coordinator._experiments.clear()
+    for _ in range(4):
+        with pytest.raises(ZeroDivisionError):
+            round_scheduler.step(pair.coordinator, pair.link)
+        pair.helper.step()
+    found = pair.coordinator.rounds(*Stage)
+    stages = [{row.stage for row in found if row.terms == digest} for digest in digests]
+    assert after in stages[1]
+    assert after not in stages[0]
+
+
 def test_a_round_is_replaced_by_compare_and_swap(pair: Pair) -> None:
     pair.begin()
     pair.step(1)

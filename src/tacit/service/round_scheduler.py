@@ -40,14 +40,14 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
     """Advance the experiments that this process leads as far as possible now.
 
     `link` connects to the helpers of experiments that have one. Returns the seconds until the next
-    attempt.
+    attempt. An unexpected error of an experiment is raised once all others have advanced.
     """
     wait = PAUSE
-    planned = {}
+    planned, failed = {}, dict[bytes, Exception]()
     rows = party.live_rounds(*UNFINISHED)
     unfinished = {party.lineage(row.terms) for row in rows}
     running = party.running()
-    mine = leads({*running, *unfinished})
+    mine = set(leads({*running, *unfinished}))
     for lineage in running:
         if lineage not in mine or lineage in unfinished:
             continue
@@ -58,18 +58,25 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
             said = "experiment %s failed to plan rounds: %s (retry in %g s)"
             LOG.error(said, lineage.hex(), problem, AGAIN)
             wait = AGAIN
+        except Exception as problem:
+            failed[lineage] = problem
     if planned:
         rows = party.rounds(*UNFINISHED)
     rounds = sorted(
-        (row for row in rows if party.lineage(row.terms) in mine),
+        (row for row in rows if party.lineage(row.terms) in mine.difference(failed)),
         key=attrgetter("terms", "number"),
     )
     for digest, group in groupby(rounds, attrgetter("terms")):
-        batch = _Batch(party, link, digest, planned.get(digest))
-        for row in group:
-            wait = min(wait, advance_round(batch.advance, row))
-        if batch.ended:
-            wait = min(wait, advance_round(batch.learn, batch.ended[0][0]))
+        try:
+            batch = _Batch(party, link, digest, planned.get(digest))
+            for row in group:
+                wait = min(wait, advance_round(batch.advance, row))
+            if batch.ended:
+                wait = min(wait, advance_round(batch.learn, batch.ended[0][0]))
+        except Exception as problem:  # such as one of an algorithm from outside tacit
+            failed[digest] = problem
+    if failed:
+        raise next(iter(failed.values()))
     return wait
 
 
