@@ -92,10 +92,7 @@ class ContextColumn:
     def scaled(self, value: Any) -> list[float]:
         """The value as numbers whose squares add up to at most 1."""
         if self.kind == "category":
-            if value not in self.levels:
-                raise TacitError(
-                    f"{self.name} is {value!r}: must be one of {', '.join(self.levels)}"
-                )
+            one_of(self.name, value, self.levels)
             return [float(value == level) for level in self.levels[1:]]
         if self.kind == "boolean":
             if not isinstance(value, (bool, int)) or value not in (0, 1):
@@ -223,6 +220,5 @@ class ContextSpec:
 
     def action(self, name: str) -> int:
         """The index of a named action."""
-        if name not in self.actions:
-            raise TacitError(f"action is {name!r}: must be one of {', '.join(self.actions)}")
+        one_of("action", name, self.actions)
         return self.actions.index(name)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.contract import KeptLearner, Plan, check_horizon
-from tacit.errors import Number, TacitError, integer, positive, probability
+from tacit.errors import Number, TacitError, integer, one_of, positive, probability
 from tacit.types import Arm, Estimate, Round
 
 CONSTANTS = ("tight", "paper")
@@ -37,8 +37,7 @@ class Elimination(KeptLearner):
             failure_probability,
             "it is the probability that the best arm may be dropped, such as 0.1",
         )
-        if constants not in CONSTANTS:
-            raise TacitError(f"constants is {constants!r}: must be one of {', '.join(CONSTANTS)}")
+        one_of("constants", constants, CONSTANTS)
         self.failure_probability = failure_probability
         self.constants = constants
         self.round = 1

@@ -17,7 +17,7 @@ from tacit.bandits.arms.bounds import NOTHING_KNOWN, MeanBound, leader
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.divergence import kl_upper
 from tacit.bandits.contract import KeptLearner, Learner, Plan, check_horizon
-from tacit.errors import Number, TacitError, as_fraction, integer, positive
+from tacit.errors import Number, TacitError, as_fraction, integer, one_of, positive
 from tacit.types import Arm, Estimate, Round
 
 INDICES = ("chernoff", "variance")
@@ -26,8 +26,7 @@ INDICES = ("chernoff", "variance")
 def check_batches(learner: Learner, index: str, growth: Number) -> None:
     """Reject arguments from which no schedule of private batches can be made."""
     check_horizon(learner.arms, learner.horizon)
-    if index not in INDICES:
-        raise TacitError(f"index is {index!r}: must be one of {', '.join(INDICES)}")
+    one_of("index", index, INDICES)
     if positive("growth", growth) <= 1:
         raise TacitError(f"growth is {growth}: must be above 1, such as 1.4")
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from tacit.bandits.contextual.expected_moments import fitted_shares, public_codes
 from tacit.bandits.contextual.histograms import Histograms
-from tacit.bandits.contextual.moment_fit import PRECISION, VARIANCE, ParameterFit
+from tacit.bandits.contextual.moment_fit import PRECISION, VARIANCE, ParameterFit, ridge_of
 from tacit.contextual.corners import CornerLayout, layout
 from tacit.contextual.feature_maps import FeatureMap
 from tacit.types import Floats
@@ -186,7 +186,7 @@ def fitted_corners(seen: Histograms, expected: Floats, start: CornerFit) -> Corn
     -------
     CornerFit
     """
-    shapes, size = start.shapes, np.eye(len(start.mean))
+    shapes = start.shapes
     centred, plays = (seen.wins - seen.losses) / 2, seen.wins + seen.losses
     own = 2 * seen.noise[:, None]
     unsure = expected + (UNSURE * expected) ** 2 + 1e-3
@@ -199,10 +199,7 @@ def fitted_corners(seen: Histograms, expected: Floats, start: CornerFit) -> Corn
         inner = shapes.covariance(expected, seen.noise, own * share, square)
         weights, known = shapes.weights(expected, inner)
         held = np.einsum("rgda,rgab,geb->de", weights, second, shapes.maps, optimize=True)
-        ridge = PRECISION * size
-        lowest = float(np.linalg.eigvalsh((held + held.T) / 2 + ridge)[0])
-        if lowest < PRECISION:  # noise made the matrix indefinite
-            ridge = ridge + (PRECISION - lowest) * size
+        ridge = ridge_of(held)
         mean = np.linalg.solve(held + ridge, np.einsum("rgda,rga->d", weights, first))
         covariance = np.asarray(np.linalg.inv(known + ridge))
     each = expected[-1] / seen.people[-1]

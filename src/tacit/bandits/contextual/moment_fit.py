@@ -163,16 +163,20 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit, span: SecondSpa
         weights = np.linalg.solve(inner, expected)
         weights = (weights + weights.transpose(0, 2, 1)) / 2
         held = np.einsum("rij,rjk->ik", weights, moments.second)
-        ridge = PRECISION * size
-        lowest = float(np.linalg.eigvalsh((held + held.T) / 2 + ridge)[0])
-        if lowest < PRECISION:  # noise made the matrix indefinite
-            ridge = ridge + (PRECISION - lowest) * size
+        ridge = ridge_of(held)
         total = np.einsum("rij,rj->i", weights, moments.first)
         mean = np.linalg.solve(held + ridge, total)
         known = np.einsum("rij,rjk->ik", weights, expected)
         covariance = np.linalg.inv((known + known.T) / 2 + ridge)
         fit = LinearFit(mean, covariance, expected[-1] / people[-1], noise[-1])
     return fit
+
+
+def ridge_of(held: Floats) -> Floats:
+    """The prior's precision, or more where noise made the matrix of what is known indefinite."""
+    ridge = PRECISION * np.eye(len(held))
+    lowest = float(np.linalg.eigvalsh((held + held.T) / 2 + ridge)[0])
+    return ridge if lowest >= PRECISION else ridge + (PRECISION - lowest) * np.eye(len(held))
 
 
 def root_of(covariance: Floats) -> Floats:

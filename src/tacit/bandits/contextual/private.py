@@ -21,7 +21,7 @@ from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import CENTRE, LinUCBPolicy
 from tacit.bandits.contextual.silos import SiloLearner, SiloStatistics
 from tacit.bandits.contract import Plan
-from tacit.errors import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, one_of, positive, probability
 from tacit.types import Estimate, Floats, Round
 
 MODES = ("rigorous", "calibrated")
@@ -122,8 +122,7 @@ class PrivateLinUCB(SiloLearner):
                 f"the schedule has {len(self.schedule)} batches, the noise {len(self.noise)} "
                 "numbers: give one for each"
             )
-        if mode not in MODES:
-            raise TacitError(f"mode is {mode!r}: must be one of {', '.join(MODES)}")
+        one_of("mode", mode, MODES)
         probability("failure_probability", failure_probability)
         self.mode, self.failure_probability = mode, float(failure_probability)
         self.rewards = rewards

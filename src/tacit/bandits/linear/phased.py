@@ -33,7 +33,7 @@ from tacit.bandits.linear.design import (
     near_g_optimal,
 )
 from tacit.bandits.linear.widths import PhaseEvidence, RunEvidence
-from tacit.errors import Number, TacitError, integer, positive, probability
+from tacit.errors import Number, TacitError, integer, one_of, positive, probability
 from tacit.types import ArmSummary, Design, Estimate, Fit, Round
 
 CONSTANTS = ("tight", "paper")
@@ -74,8 +74,7 @@ class PhasedElimination(KeptLearner):
                 "it is the probability that the best action may be dropped",
             )
         )
-        if constants not in CONSTANTS:
-            raise TacitError(f"constants is {constants!r}: must be one of {', '.join(CONSTANTS)}")
+        one_of("constants", constants, CONSTANTS)
         self.constants = constants
         self._active: Indices = np.arange(len(self.actions))
         self._evidence = RunEvidence(
