@@ -235,7 +235,7 @@ def test_without_laziness_one_participant_moves_other_records() -> None:
     `Presence` covers.
     """
     shape = factorize("square-root", 4)
-    (records,) = Presence(eager=True).records(silos=2, people=5)
+    (records,) = Presence(eager=True).records(silos=2, participants=5)
     bound = moments.joint_sensitivity(3)
     moved = []
     for seed in range(40):

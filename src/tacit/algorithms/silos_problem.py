@@ -287,7 +287,7 @@ class SilosProblem(Problem):
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:
         """The metrics of a federated run."""
-        people = self.silos * self.horizon
+        participants = self.silos * self.horizon
         notes: Mapping[str, float] = outcome.notes
         return {
             "group_regret_per_round": None
@@ -295,8 +295,8 @@ class SilosProblem(Problem):
             else outcome.regret[-1] / self.horizon,
             "repairs": outcome.experiment.learner.repairs,  # type: ignore[attr-defined]
             "communication": outcome.bits,
-            "bits_per_user": outcome.bits / people,
-            "clipped": notes.get("clipped_rewards", 0) / people,
+            "bits_per_user": outcome.bits / participants,
+            "clipped": notes.get("clipped_rewards", 0) / participants,
             **self._replayed(outcome),
         }
 

@@ -81,18 +81,18 @@ class Tally(Kept):
     def add(self, estimate: Estimate) -> None:
         """Add the estimate of one round."""
         error: Any = estimate.error
-        people = int(error.participants)
+        participants = int(error.participants)
         variance = 0.0 if error.noise is None else float(error.variance)
         if not self.participants:
             self.tilts, self.odds = mixture(error, self.horizon, self.typical)
             self._cumulants = np.zeros((2, len(self.tilts)))
-        step = weight_step(people, variance)
+        step = weight_step(participants, variance)
         while len(self._people) <= step:
             self._people.append(0.0)
             self._sums.append(0.0)
-        self._people[step] += people
+        self._people[step] += participants
         self._sums[step] += float(estimate.total)
-        self.participants += people
+        self.participants += participants
         self.misread += error.misread
         if variance:
             weight = STEP**-step
@@ -140,8 +140,8 @@ class Tally(Kept):
         """
         if not self.participants:
             return np.zeros(len(means))
-        growth, fixed, odds, people = self._side(side)
-        grown = np.log1p(means[:, None, None] * growth) @ people
+        growth, fixed, odds, participants = self._side(side)
+        grown = np.log1p(means[:, None, None] * growth) @ participants
         found: Floats = np.logaddexp.reduce(fixed - grown + odds, axis=1)
         return np.logaddexp(found, self.evidence_floor)
 
@@ -186,11 +186,11 @@ class Tally(Kept):
         """
         means = np.full(len(levels), 0.0 if side > 0 else 1.0)
         for _ in range(NEWTON):
-            growth, fixed, odds, people = self._side(side)
+            growth, fixed, odds, participants = self._side(side)
             grown = means[:, None, None] * growth
-            terms = fixed - np.log1p(grown) @ people + odds
+            terms = fixed - np.log1p(grown) @ participants + odds
             evidence = np.logaddexp(np.logaddexp.reduce(terms, axis=1), self.evidence_floor)
-            slopes = (growth / (1 + grown)) @ people
+            slopes = (growth / (1 + grown)) @ participants
             slope = np.abs((np.exp(terms - evidence[:, None]) * slopes).sum(axis=1))
             more = np.maximum(evidence - levels, 0.0) / np.maximum(slope, TINY)
             before, means = means, np.clip(means + side * more, 0.0, 1.0)
@@ -223,9 +223,9 @@ class Tally(Kept):
         return tally
 
 
-def weight_step(people: int, variance: float) -> int:
+def weight_step(participants: int, variance: float) -> int:
     """The weight of a round, in steps down from 1: about 1 / (1 + noise / sampling variance)."""
-    weight = 1 / (1 + variance / (people * TYPICAL * (1 - TYPICAL)))
+    weight = 1 / (1 + variance / (participants * TYPICAL * (1 - TYPICAL)))
     return min(round(-math.log(weight) / math.log(STEP)), LIGHTEST)
 
 
@@ -237,12 +237,12 @@ def mixture(error: ErrorDistribution, horizon: int, typical: int) -> tuple[Float
     the whole horizon, as far as the noise has moments. Weights are largest near the optimum for a
     typical number of participants.
     """
-    variance, people = float(error.variance), error.participants
-    weight = STEP ** -weight_step(people, variance)
+    variance, participants = float(error.variance), error.participants
+    weight = STEP ** -weight_step(participants, variance)
     largest, smallest, middle = (
         math.sqrt(2 * LIKELY / (variance + sampling)) / scale
         for sampling, scale in (
-            (RAREST * people, weight),
+            (RAREST * participants, weight),
             (horizon / 4, 1.0),
             (TYPICAL * (1 - TYPICAL) * typical, 1.0),
         )

@@ -242,9 +242,9 @@ class Learner(ABC):
                 f"round {round_.number} was cut short by the horizon and must not be released: "
                 "call skip(round)"
             )
-        people, total = estimate.error.participants, estimate.total
+        participants, total = estimate.error.participants, estimate.total
         one = isinstance(total, float)  # a fast path for arms, the most frequent rounds
-        reported = people if isinstance(people, int) else int(np.sum(people))
+        reported = participants if isinstance(participants, int) else int(np.sum(participants))
         if not 0 < reported <= round_.participants:
             raise TacitError(
                 f"the estimate of round {round_.number} holds {reported} participants: must "

@@ -183,10 +183,11 @@ class SilosSetting:
 
     def free(self, horizon: npt.ArrayLike) -> Floats:
         """dMB ln T + d √(MT) ln(MT/α): the terms without privacy (Lemma C.4)."""
-        people = self.silos * np.asarray(horizon, dtype=float)
+        participants = self.silos * np.asarray(horizon, dtype=float)
         late = self.dimension * self.silos * self.sync * _log(horizon)
         return np.asarray(
-            late + self.dimension * np.sqrt(people) * _log(people / self.failure_probability)
+            late
+            + self.dimension * np.sqrt(participants) * _log(participants / self.failure_probability)
         )
 
     def _tail(self, horizon: npt.ArrayLike) -> Floats:
@@ -205,8 +206,8 @@ class SilosSetting:
         return np.asarray(self.free(horizon) + size * rounds * self._tail(horizon))
 
     def _shuffled(self, horizon: npt.ArrayLike, epsilon: float, logs: Floats) -> Floats:
-        people = self.silos * np.asarray(horizon, dtype=float)
-        size = self.dimension**0.75 * np.sqrt(people / epsilon) * logs**0.75
+        participants = self.silos * np.asarray(horizon, dtype=float)
+        size = self.dimension**0.75 * np.sqrt(participants / epsilon) * logs**0.75
         return np.asarray(self.free(horizon) + size * self._tail(horizon))
 
     def theorem_5_3(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
@@ -220,9 +221,9 @@ class SilosSetting:
 
     def super_agent(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
         """SS18 as stated by ZC24 (Section 5.1): d √(MT) + √(MT) d^¾ ln^¼(1/δ)/√ε."""
-        people = self.silos * np.asarray(horizon, dtype=float)
+        participants = self.silos * np.asarray(horizon, dtype=float)
         size = self.dimension**0.75 * float(_log(1 / delta)) ** 0.25 / epsilon**0.5
-        return np.asarray((self.dimension + size) * np.sqrt(people))
+        return np.asarray((self.dimension + size) * np.sqrt(participants))
 
 
 Line = Callable[[npt.ArrayLike, Mapping[str, Any], Any], Floats]

@@ -155,9 +155,9 @@ def _biased_bits() -> Iterator[Correction]:
     """TKMS21 Algorithm 3 with far more participants than τ: each adds one bit of bias τ/2n."""
     target = ApproximateDP(0.5, 1e-5)
     needed = 96 * math.log(2 / target.delta) / target.epsilon**2
-    people = 1000 * math.ceil(needed)
-    each, bias = tkms21_noise(people, target)
-    noise = Binomial(each * people, bias)
+    participants = 1000 * math.ceil(needed)
+    each, bias = tkms21_noise(participants, target)
+    noise = Binomial(each * participants, bias)
     setting = "ε = 0.5, δ = 1e-05, n = 1000τ"
     yield Correction(
         27, "variance of a batch's noise / τ", setting, 0.25, float(noise.variance) / needed

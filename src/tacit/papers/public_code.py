@@ -61,9 +61,9 @@ class PublicSetting:
 
 def regret_per_round(kind: Kind, setting: PublicSetting, seed: int) -> float:
     """Group regret per round of one run; participants and noise follow the seed for both kinds."""
-    people, rng = np.random.default_rng([2, seed]), np.random.default_rng([seed, 7])
+    participants, rng = np.random.default_rng([2, seed]), np.random.default_rng([seed, 7])
     d, silos = setting.dimension, setting.silos
-    parameter = people.standard_normal(d - 1)
+    parameter = participants.standard_normal(d - 1)
     parameter = np.append(0.5 * parameter / np.linalg.norm(parameter), 0.5)
     shown = np.column_stack([np.eye(d)[:, :-1], np.ones(d)])[: setting.actions]
     lam, sigma = setting.regularizer(kind), setting.sigma(kind) * math.sqrt(silos)
@@ -76,7 +76,7 @@ def regret_per_round(kind: Kind, setting: PublicSetting, seed: int) -> float:
         biases = np.repeat(bias[None], silos, axis=0)
         own_gram, own_bias = np.zeros((d, d)), np.zeros(d)
         for step in range((batch - 1) * setting.sync + 1, batch * setting.sync + 1):
-            x = people.standard_normal((silos, setting.actions, d - 1))
+            x = participants.standard_normal((silos, setting.actions, d - 1))
             x /= np.linalg.norm(x, axis=2, keepdims=True)
             x = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=2)
             x[:, : len(shown)] = shown

@@ -70,8 +70,8 @@ def threshold(problem: SilosProblem) -> float:
     """D of the rule (t - t_last) · log(det V / det V_last) > D: T ln(MT) / (dM) (Wang et al. 2020,
     the origin of the rule).
     """
-    people = problem.silos * problem.horizon
-    return problem.horizon * math.log(people) / (problem.dimension * problem.silos)
+    participants = problem.silos * problem.horizon
+    return problem.horizon * math.log(participants) / (problem.dimension * problem.silos)
 
 
 def private_sums(problem: SilosProblem, steps: int) -> PrefixSums:
@@ -132,11 +132,13 @@ class SilosRun:
         batches: tuple[int, ...],
         seed: int,
     ) -> None:
-        people, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+        participants, noise = (
+            np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)
+        )
         size = (problem.silos, problem.dimension, problem.environment.actions)
         self.world, self.people = (
-            Synthetic.draw(*size, people, problem.environment.deviation),
-            people,
+            Synthetic.draw(*size, participants, problem.environment.deviation),
+            participants,
         )
         self.problem, self.sums, self.name = problem, sums, name
         self.due = frozenset(np.cumsum(batches).tolist())

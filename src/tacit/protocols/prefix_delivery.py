@@ -98,22 +98,23 @@ class Presence:
                 f"batches is {self.batches}: must be 1 with visits anywhere, which bound the total"
             )
 
-    def records(self, silos: int, people: int) -> list[tuple[int, ...]]:
-        """The worst distributions over silos of the records that move in one batch, for `people`
-        records per silo.
+    def records(self, silos: int, participants: int) -> list[tuple[int, ...]]:
+        """The worst distributions over silos of the records that move in one batch.
+
+        A silo has `participants` records.
 
         For each number of visited silos, the records are concentrated in as few silos as possible.
         The released rows move by a convex function of these counts, which is largest there.
         """
-        coming = min(self.visits, silos * people)
+        coming = min(self.visits, silos * participants)
         most = min(coming, silos)
         if self.eager:
-            return [(people,) * most]
+            return [(participants,) * most]
         found = []
-        for visited in range(-(-coming // people), most + 1):
+        for visited in range(-(-coming // participants), most + 1):
             counts, left = [1] * visited, coming - visited
             for place in range(visited):
-                more = min(people - 1, left)
+                more = min(participants - 1, left)
                 counts[place] += more
                 left -= more
             found.append(tuple(counts))

@@ -304,12 +304,15 @@ class PureShuffle(SumProtocol):
         spectrum: Any = np.ones(1)
         size, left = int(self.bits_per_participant) * reports + 1, total
         for group in self._present(reports):
-            p, people = group.row.certificate.parameters, group.participants
-            for bit, copies in ((1, min(left, people)), (0, people - min(left, people))):
+            p, participants = group.row.certificate.parameters, group.participants
+            for bit, copies in (
+                (1, min(left, participants)),
+                (0, participants - min(left, participants)),
+            ):
                 counts = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
                 counts[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * share_probabilities(p)
                 spectrum = spectrum * np.fft.rfft(counts, size) ** copies
-            left = max(0, left - people)
+            left = max(0, left - participants)
         probabilities = np.fft.irfft(spectrum, size).clip(min=0.0)
         return Table.of(-self._expected(reports), probabilities / probabilities.sum())
 

@@ -381,12 +381,12 @@ class SeparateSums(Protocol):
         return self._join(made)
 
     def _join(self, made: Sequence[Estimate]) -> Estimate:
-        people = np.array([estimate.error.participants for estimate in made])
+        participants = np.array([estimate.error.participants for estimate in made])
         names = ("proxies", "reaches", "stated")
         columns = [np.concatenate([getattr(e.error, name) for e in made]) for name in names]
         total = np.concatenate([estimate.total for estimate in made])
         wrapped = any(estimate.wrapped for estimate in made)
-        return Estimate(total, VectorError(people, *columns), self.guarantee_id, wrapped)
+        return Estimate(total, VectorError(participants, *columns), self.guarantee_id, wrapped)
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """The view of the first option's sum."""

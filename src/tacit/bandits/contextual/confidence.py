@@ -172,9 +172,9 @@ def linear_set(seen: Moments, features: FeatureMap, horizon: int, level: float) 
         grown = float(np.linalg.slogdet(np.eye(d) + inner / kappa)[1])
         radius = math.sqrt(2 * math.log(2 / failure) + grown)
         misfit = length * math.sqrt(d) / (2 * features.resolution)
-        people = float(seen.participants.sum())
+        participants = float(seen.participants.sum())
         spread = kappa * np.eye(d) + inner
-        found = LinearSet(first, second, spread, held, people, radius, length, misfit)
+        found = LinearSet(first, second, spread, held, participants, radius, length, misfit)
         low, high = found.bounds(np.eye(d))
         length = min(length, float(np.linalg.norm(np.maximum(np.abs(low), np.abs(high)))))
     assert found is not None

@@ -63,12 +63,12 @@ def corner_set(seen: Histograms, features: FeatureMap, horizon: int, level: floa
     outer = (shapes.outer + shapes.square @ shapes.square.transpose(0, 2, 1)) / 2
     noisy = float(squared @ proxy) * (own @ outer @ own.transpose(0, 2, 1)).sum(axis=0)
     seen_part = np.einsum("c,ci,cj->ij", held, points, points)
-    people = np.bincount(shapes.group, held, minlength=len(shapes.maps))
+    participants = np.bincount(shapes.group, held, minlength=len(shapes.maps))
     kappa, length = VARIANCE * horizon / (10 * d), longest_parameter(features)
     steep = np.full(len(shapes.maps), STEEPEST)
     found: LinearSet | None = None
     for _ in range(1 + SHRINKS):
-        rounding = people * _constants(shapes.padding) * steep**2
+        rounding = participants * _constants(shapes.padding) * steep**2
         inner = VARIANCE * seen_part + noisy
         inner = inner + np.einsum("g,gia,gja->ij", rounding, shapes.maps, shapes.maps)
         grown = float(np.linalg.slogdet(np.eye(d) + inner / kappa)[1])

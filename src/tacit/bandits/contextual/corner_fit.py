@@ -155,8 +155,8 @@ class CornerFit(ParameterFit):
     noise: float
     shapes: CornerShapes
 
-    def _added(self, people: float) -> Floats:
-        plays, noise = self.each[None] * people, np.array([self.noise])
+    def _added(self, participants: float) -> Floats:
+        plays, noise = self.each[None] * participants, np.array([self.noise])
         square = np.outer(self.mean, self.mean) + self.covariance
         spare = np.full(plays.shape, 2 * self.noise)
         covariance = self.shapes.covariance(plays, noise, spare, square)

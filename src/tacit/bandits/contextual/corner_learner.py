@@ -54,14 +54,14 @@ class CornerThompson(LinearPolicyLearner):
         return corner_set(self._seen, self.map, self.horizon, level)
 
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
-        assignment, people = round_.assignment, int(estimate.error.participants)
+        assignment, participants = round_.assignment, int(estimate.error.participants)
         assert isinstance(assignment, CornerChoice)
         losses, wins = np.asarray(estimate.total, dtype=float).reshape(-1, 2).T
         self._seen = self._seen.with_round(estimate.error, wins=wins, losses=losses)
         self._choose(assignment)
         self._fit()
         proxy, reach = float(self._seen.proxy[-1]), float(self._seen.reach[-1])
-        return PolicyValue(float(wins.sum()), people, proxy * len(wins), reach)
+        return PolicyValue(float(wins.sum()), participants, proxy * len(wins), reach)
 
     def _choose(self, choice: CornerChoice) -> None:
         """Take in the policy of a released round."""

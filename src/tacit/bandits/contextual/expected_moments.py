@@ -131,12 +131,12 @@ def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
     rows, columns = np.triu_indices(seen.dimension)
     double = np.where(rows == columns, 2.0, 1.0)
     system, right = list[Floats](), list[Floats]()
-    for shape, second, people, noise in zip(
+    for shape, second, participants, noise in zip(
         shapes, seen.second, seen.participants, seen.second_noise, strict=True
     ):
-        spread = np.sqrt(noise * double + people * SAMPLING) / people
+        spread = np.sqrt(noise * double + participants * SAMPLING) / participants
         system.append((shape[:, rows, columns] / spread).T)
-        right.append(second[rows, columns] / people / spread)
+        right.append(second[rows, columns] / participants / spread)
     whole = np.einsum("c,rcij->rij", fitted_shares(system, right), np.array(shapes))
     return np.asarray(whole * seen.participants[:, None, None])
 

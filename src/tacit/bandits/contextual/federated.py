@@ -57,9 +57,9 @@ def repair(gram: Floats, regularizer: float, floor: float = FLOOR) -> tuple[Floa
     return (vectors * np.maximum(values, least)) @ vectors.T, True
 
 
-def reward_radius(people: int, dimension: int, failure_probability: float) -> float:
+def reward_radius(participants: int, dimension: int, failure_probability: float) -> float:
     """β = ½ √(2 ln(3/α) + d ln(1 + n/d)): see `FederatedLinUCB.radius`."""
-    seen = dimension * math.log1p(people / dimension)
+    seen = dimension * math.log1p(participants / dimension)
     return math.sqrt(2 * math.log(3 / failure_probability) + seen) / 2
 
 

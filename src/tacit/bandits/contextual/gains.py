@@ -99,11 +99,11 @@ class GainTally(Kept):
 
     def add(self, policy: PolicyValue, total: float, error: ErrorDistribution) -> None:
         """Add a round: the policy's rewards, and those of the option's participants."""
-        people = int(error.participants)
-        ratio = policy.people / people
+        participants = int(error.participants)
+        ratio = policy.people / participants
         self.people += policy.people
         self.total += policy.total - ratio * total
-        sampling = STEPS**2 / 8 * (policy.people + ratio**2 * people)
+        sampling = STEPS**2 / 8 * (policy.people + ratio**2 * participants)
         for place, side in enumerate((1.0, -1.0)):
             noise = policy.cumulants(side * STEPS) + error.log_mgf(-side * ratio * STEPS)
             self._cumulants[place] += sampling + noise

@@ -44,12 +44,12 @@ class Histograms:
 
     def with_round(self, error: Any, **counts: Floats) -> Self:
         """With the counts of another round, whose noise its error distribution states."""
-        people = int(error.participants)
+        participants = int(error.participants)
         new: dict[str, Any] = {
-            "people": people,
-            "noise": (float(error.stated[0]) * people) ** 2,
-            "proxy": float(error.proxies[0]) * people**2,
-            "reach": min(float(error.reaches[0]) / people, FARTHEST),
+            "people": participants,
+            "noise": (float(error.stated[0]) * participants) ** 2,
+            "proxy": float(error.proxies[0]) * participants**2,
+            "reach": min(float(error.reaches[0]) / participants, FARTHEST),
         }
         return type(self)(
             **{

@@ -38,7 +38,7 @@ class Moments:
         Noisy sums of x (y - ½), rounds × d.
     second
         Noisy sums of x xᵀ, rounds × d × d.
-    people
+    participants
         Participants.
     first_noise, second_noise
         Variance of the noise in an entry of `first`, and in an off-diagonal entry of `second`,
@@ -70,14 +70,14 @@ class ParameterFit(ABC):
     mean: Floats
     covariance: Floats
 
-    def after(self, people: float) -> Floats:
+    def after(self, participants: float) -> Floats:
         """The covariance as if this many more participants of one round were known."""
-        if not people:
+        if not participants:
             return self.covariance
-        return np.asarray(np.linalg.inv(np.linalg.inv(self.covariance) + self._added(people)))
+        return np.asarray(np.linalg.inv(np.linalg.inv(self.covariance) + self._added(participants)))
 
     @abstractmethod
-    def _added(self, people: float) -> Floats:
+    def _added(self, participants: float) -> Floats:
         """The precision that this many participants of one round add."""
 
 
@@ -96,8 +96,8 @@ class LinearFit(ParameterFit):
     each: Floats
     noise: Floats
 
-    def _added(self, people: float) -> Floats:
-        seen = self.each * people
+    def _added(self, participants: float) -> Floats:
+        seen = self.each * participants
         inner = VARIANCE * seen + self.noise + 1e-9 * np.eye(len(self.mean))
         return np.asarray(seen @ np.linalg.solve(inner, seen))
 
@@ -153,7 +153,7 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit, span: SecondSpa
     -------
     LinearFit
     """
-    d, people = moments.dimension, moments.participants
+    d, participants = moments.dimension, moments.participants
     size, fit = np.eye(d), start
     for _ in range(PASSES):
         square = np.outer(fit.mean, fit.mean) + fit.covariance
@@ -168,7 +168,7 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit, span: SecondSpa
         mean = np.linalg.solve(held + ridge, total)
         known = np.einsum("rij,rjk->ik", weights, expected)
         covariance = np.linalg.inv((known + known.T) / 2 + ridge)
-        fit = LinearFit(mean, covariance, expected[-1] / people[-1], noise[-1])
+        fit = LinearFit(mean, covariance, expected[-1] / participants[-1], noise[-1])
     return fit
 
 

@@ -171,7 +171,7 @@ class PolicyLearner(KeptLearner):
         return [dict(chosen) for chosen in islice(product(*values), MOST_LISTED)]
 
     @abstractmethod
-    def _policy(self, people: int) -> Any:
+    def _policy(self, participants: int) -> Any:
         """The assignment of the next round of this many participants."""
 
     @abstractmethod
@@ -181,13 +181,13 @@ class PolicyLearner(KeptLearner):
     def _plan(self) -> Plan:
         """The round of the published policy, and beside it one per option in the slice."""
         left = self.horizon - self.played
-        people = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
-        self._last = people == left
+        participants = min(self.sizes[self._step], left) if self._step < len(self.sizes) else left
+        self._last = participants == left
         self._value, self._waiting = None, []
-        each = int(people * self.evaluation / self.arms)
+        each = int(participants * self.evaluation / self.arms)
         compared = [k for k in range(self.arms) if k not in self._paused]
         compared = compared if each >= self.smallest else []
-        rest = people - each * len(compared)
+        rest = participants - each * len(compared)
         yield self._policy(rest), rest, rest >= self.smallest
         yield from ((Arm(option), each) for option in compared)
 
@@ -299,14 +299,14 @@ class LinearPolicyLearner(PolicyLearner):
     def _choice(self, policy: LinearPolicy) -> LinearChoice:
         """The assignment of the next round, whose devices follow this policy."""
 
-    def _policy(self, people: int) -> LinearChoice:
+    def _policy(self, participants: int) -> LinearChoice:
         d = self.map.dimension
         if not self._choices:
             roots = np.eye(d)[None] * FIRST
         elif self._last:
             roots = np.zeros((1, d, d))
         else:
-            ahead = [people * part / PARTS for part in range(PARTS)]
+            ahead = [participants * part / PARTS for part in range(PARTS)]
             roots = np.array([moment_fit.root_of(self.fit.after(more)) for more in ahead])
             roots *= self.boldness
         mean = tuple(self.fit.mean.tolist())
@@ -382,8 +382,11 @@ class LinearThompson(LinearPolicyLearner):
 
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:
         d = self.map.dimension
-        total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
-        noise = (np.asarray(estimate.error.stated, dtype=float) * people) ** 2
+        total, participants = (
+            np.asarray(estimate.total, dtype=float),
+            int(estimate.error.participants),
+        )
+        noise = (np.asarray(estimate.error.stated, dtype=float) * participants) ** 2
         rows, columns = np.triu_indices(d)
         second = np.zeros((d, d))
         second[rows, columns] = second[columns, rows] = total[d:]
@@ -391,7 +394,7 @@ class LinearThompson(LinearPolicyLearner):
         self._moments = Moments(
             np.vstack([old.first, total[None, :d]]),
             np.concatenate([old.second, second[None]]),
-            np.append(old.participants, people),
+            np.append(old.participants, participants),
             np.append(old.first_noise, noise[0]),
             np.append(old.second_noise, noise[d] / 2),
         )
@@ -408,11 +411,11 @@ class LinearThompson(LinearPolicyLearner):
         self.fit = moment_fit.fitted(seen, expected, self.fit, span)
         if self._constant is None:
             return None
-        reward = float(self._constant @ total[:d]) + people / 2
-        proxy = float(self._constant**2 @ estimate.error.proxies[:d]) * people**2
+        reward = float(self._constant @ total[:d]) + participants / 2
+        proxy = float(self._constant**2 @ estimate.error.proxies[:d]) * participants**2
         farthest = float(np.abs(self._constant).max())
-        reach = float(estimate.error.reaches[0]) / people / farthest
-        return PolicyValue(reward, people, proxy, min(reach, FARTHEST))
+        reach = float(estimate.error.reaches[0]) / participants / farthest
+        return PolicyValue(reward, participants, proxy, min(reach, FARTHEST))
 
     @property
     def _numbers(self) -> tuple[Floats, ...]:
@@ -461,13 +464,13 @@ class TableThompson(PolicyLearner):
         """The released histograms of all rounds."""
         return self._seen
 
-    def _policy(self, people: int) -> TableChoice:
+    def _policy(self, participants: int) -> TableChoice:
         chances = np.full((self.segments, self.arms), 1 / self.arms)
         if len(self._seen.people):
             last = self._seen.policies[-1]
             chances = np.zeros_like(chances)
             for part in range(PARTS):
-                plays = people * self.fit.shares[:, None] * last * part / PARTS
+                plays = participants * self.fit.shares[:, None] * last * part / PARTS
                 spread = self.boldness**2 * self.fit.after(plays)
                 chances += best_probabilities(self.fit.mean, spread) / PARTS
             chances = self._explored(chances)
@@ -491,7 +494,10 @@ class TableThompson(PolicyLearner):
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
         assignment = round_.assignment
         assert isinstance(assignment, TableChoice)
-        total, people = np.asarray(estimate.total, dtype=float), int(estimate.error.participants)
+        total, participants = (
+            np.asarray(estimate.total, dtype=float),
+            int(estimate.error.participants),
+        )
         cells = total.reshape(self.segments, self.arms, 2)
         self._seen = self._seen.with_round(
             estimate.error,
@@ -502,7 +508,7 @@ class TableThompson(PolicyLearner):
         self.fit = fitted_table(self._seen)
         proxy, reach = float(self._seen.proxy[-1]), float(self._seen.reach[-1])
         wins = float(cells[:, :, 1].sum())
-        return PolicyValue(wins, people, proxy * self.segments * self.arms, reach)
+        return PolicyValue(wins, participants, proxy * self.segments * self.arms, reach)
 
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None

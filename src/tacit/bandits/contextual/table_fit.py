@@ -96,14 +96,14 @@ def _plays(
     seen: TableHistograms, plays: Floats, shares: Floats, noise: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Expected plays, the combination with the noisy counts, and the variance that is left."""
-    people = seen.people[:, None, None]
+    participants = seen.people[:, None, None]
     if not float(noise.max()) > 0:
         return np.maximum(plays, 1e-9), plays, np.zeros_like(plays)
-    expected = people * shares[None, :, None] * seen.policies
+    expected = participants * shares[None, :, None] * seen.policies
     total = float(seen.people.sum())
     cells = plays.shape[0] * plays.shape[2] * float(noise.mean())
     uncertain = cells / total**2 + shares / total
-    spread = expected + (people * seen.policies) ** 2 * uncertain[None, :, None] + 1e-9
+    spread = expected + (participants * seen.policies) ** 2 * uncertain[None, :, None] + 1e-9
     share = spread / (noise + spread)
     combined = share * plays + (1 - share) * expected
     return np.maximum(expected, 1e-9), combined, noise * spread / (noise + spread)

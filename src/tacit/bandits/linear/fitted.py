@@ -79,10 +79,10 @@ class FittedElimination(OptionElimination):
     def _plan(self) -> Plan:
         """The next phase: one round, in which everybody tries the same options."""
         left = self.horizon - self.played
-        people = max(math.ceil(self.first * GROWTH**self._phase), self.smallest)
+        participants = max(math.ceil(self.first * GROWTH**self._phase), self.smallest)
         if len(self._active) == 1 or left < self.smallest:
             return [(Arm(self.best()), left, False)]
-        return [(self._fit(), left if 2 * people > left else people)]
+        return [(self._fit(), left if 2 * participants > left else participants)]
 
     def _fit(self) -> PlayedFit:
         """The plays of a participant, and the matrix of their fit."""

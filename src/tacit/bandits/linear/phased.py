@@ -133,8 +133,10 @@ class PhasedElimination(KeptLearner):
         design = self._design(SHARP if sharp else COARSE)
         plays, support = design.plays(length), self._active[design.support]
         if int(plays.sum()) <= left:
-            people = self._participants(phase, plays)
-            return [(self._reported(self._assign(support, plays, length), people), people)]
+            participants = self._participants(phase, plays)
+            return [
+                (self._reported(self._assign(support, plays, length), participants), participants)
+            ]
         if self.constants == "tight" and phase > 1:
             return [self._rest(left)]
         before = np.concatenate([[0], np.cumsum(plays)[:-1]])
