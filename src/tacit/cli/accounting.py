@@ -307,17 +307,17 @@ def amplify(
     from tacit.assumptions import LocallyPrivateMessages
     from tacit.privacy import Clones, RandomizedResponse, ThreatModel, View
 
-    people = integer("users", users, at_least=1)
+    participants = integer("users", users, at_least=1)
     record: dict[str, Any] = {
         "epsilon0": epsilon0,
-        "users": people,
+        "users": participants,
         "delta": delta,
-        "epsilon": Clones(epsilon0, people).epsilon(delta),
+        "epsilon": Clones(epsilon0, participants).epsilon(delta),
         **dict.fromkeys(("randomized_response_epsilon", "randomized_response_inputs")),
     }
-    if people <= 100_000:
-        ones, inputs = (None, "worst of all") if people <= 512 else (0, "all others are zero")
-        exact = RandomizedResponse(epsilon0, people).epsilon(delta, ones=ones)
+    if participants <= 100_000:
+        ones, inputs = (None, "worst of all") if participants <= 512 else (0, "all others are zero")
+        exact = RandomizedResponse(epsilon0, participants).epsilon(delta, ones=ones)
         record |= {"randomized_response_epsilon": exact, "randomized_response_inputs": inputs}
     assumed = frozenset({LocallyPrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
     guarantee = _guarantee(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)

@@ -138,18 +138,20 @@ def status(which: SelectedExperiment, as_json: Json = False) -> None:
 
 def _print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
     """Print the state of an experiment and its rounds."""
-    people = said["people"]
+    participants = said["people"]
     print_sentence("experiment", f"{said['question']} ({said['state']})")
     print_sentence("digest", said["digest"])
     if said["ended"]:
         from tacit.service.pages.sentences import ENDINGS
 
         print_sentence("why it ended", ENDINGS.get(said["ended"], said["ended"]))
-    planned = f"; {people['planned']:,} planned" if people["planned"] < UNBOUNDED else ""
+    planned = (
+        f"; {participants['planned']:,} planned" if participants["planned"] < UNBOUNDED else ""
+    )
     print_sentence(
         "participants",
-        f"{people['asked']:,} got a slot, {people['reported']:,} reports are in released sums, "
-        f"{people['served']:,} requests found no slot{planned}",
+        f"{participants['asked']:,} got a slot, {participants['reported']:,} reports are in "
+        f"released sums, {participants['served']:,} requests found no slot{planned}",
     )
     from tacit.service.pages.contexts import BY_DEVICE, SEVERAL
 

@@ -179,13 +179,13 @@ class ContextLogRun(ContextualWorld):
                     f"are missing in a round of {round_.participants:,}. Use a shorter horizon, or "
                     "record more."
                 )
-            people = Codes(log.table[rows], features)
-            options = totals.options(people, rng)
+            participants = Codes(log.table[rows], features)
+            options = totals.options(participants, rng)
             fits = (options == log.logged[rows]) & (self._coins[rows] < chances[rows])
             taken = np.flatnonzero(fits)[:missing]
             at += int(taken[-1]) + 1 if len(taken) == missing else len(rows)
             missing -= len(taken)
-            some = Codes(people.codes[taken], features)
+            some = Codes(participants.codes[taken], features)
             totals.take(some, options[taken], log.outcomes[rows[taken]], rng)
         self._next = at
         return totals.played()
@@ -263,13 +263,13 @@ def read_context_log(
     chances = None if roles["propensity"] is None else sheet.numbers(roles["propensity"])
     if chances is not None and not ((chances > 0) & (chances <= 1)).all():
         raise TacitError(f"{sheet.source}: propensity must be above 0 and at most 1 in every row")
-    people = 1
+    participants = 1
     if roles["participant"] is not None:
-        people = max(Counter(sheet.texts(roles["participant"])).values())
+        participants = max(Counter(sheet.texts(roles["participant"])).values())
     table = _coded(sheet, tuple(fields), columns)
     logged = np.array([names.index(option) for option in options])
     return ContextLog(
-        tuple(fields), table, logged, outcomes, names, chances, participations=people,
+        tuple(fields), table, logged, outcomes, names, chances, participations=participants,
         clipped=clipped,
     )  # fmt: skip
 

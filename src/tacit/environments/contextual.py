@@ -176,26 +176,26 @@ class RoundTotals:
     def add(self, count: int, rng: np.random.Generator) -> None:
         """Simulate participants."""
         codes = self.world.codes(count, rng)
-        people = Codes(codes, self.map)
-        options = self.options(people, rng)
-        self.take(people, options, self.world.rewards(codes, options, rng), rng)
+        participants = Codes(codes, self.map)
+        options = self.options(participants, rng)
+        self.take(participants, options, self.world.rewards(codes, options, rng), rng)
 
-    def options(self, people: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    def options(self, participants: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]:
         """The option of the slice, or those that devices pick."""
         if isinstance(self.assignment, Arm):
-            return np.full(len(people.codes), self.assignment.arm, dtype=np.intp)
-        chosen: npt.NDArray[np.intp] = self.assignment.options(people, rng)
+            return np.full(len(participants.codes), self.assignment.arm, dtype=np.intp)
+        chosen: npt.NDArray[np.intp] = self.assignment.options(participants, rng)
         return chosen
 
     def take(
         self,
-        people: Codes,
+        participants: Codes,
         options: npt.NDArray[np.intp],
         rewards: Floats,
         rng: np.random.Generator,
     ) -> None:
         """Count participants with these options and rewards."""
-        means = self.world.expected(people.codes)
+        means = self.world.expected(participants.codes)
         count = len(options)
         self.time.append(self.time[-1] + count)
         if means is None:
@@ -213,7 +213,7 @@ class RoundTotals:
             counted = np.bincount(levels, minlength=precision + 1)
             self.levels = counted if not len(self.levels) else self.levels + counted
         elif self.protocol is not None:
-            answers = Answers(people, options, levels)
+            answers = Answers(participants, options, levels)
             self.sums = self.sums + self.protocol.statistic.total(answers, rng)
 
     def played(self) -> Played:
@@ -419,8 +419,8 @@ class SegmentContexts(ContextualWorld):
         chances = assignment.probabilities if isinstance(assignment, DeviceChoice) else None
         if chances is None or protocol is None:
             return super().play(round_, protocol, rng)
-        people = rng.multinomial(round_.participants, self.shares)
-        plays = rng.multinomial(people, chances)
+        participants = rng.multinomial(round_.participants, self.shares)
+        plays = rng.multinomial(participants, chances)
         wins = rng.binomial(plays, self.table)
         gaps = self.table.max(axis=1, keepdims=True) - self.table
         sums = np.stack([plays - wins, wins], axis=-1).ravel().astype(np.int64)

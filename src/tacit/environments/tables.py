@@ -344,7 +344,7 @@ def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:
             f"{sheet.source} has {found}: a log must also have {needed}. A table has one column "
             "per option and no other."
         )
-    people, options = Counter(sheet.texts(roles["participant"])), sheet.texts(roles["option"])
+    participants, options = Counter(sheet.texts(roles["participant"])), sheet.texts(roles["option"])
     rewards, clipped = sheet.rewards(roles["reward"], clip=clip)
     names = tuple(dict.fromkeys(options))
     if len(names) < 2:
@@ -357,7 +357,7 @@ def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:
         tuple(rewards[member] for member in members),
         names,
         None if chances is None else tuple(chances[member] for member in members),
-        max(people.values()),
+        max(participants.values()),
         log=True,
         clipped=clipped,
     )

@@ -214,8 +214,8 @@ def public(seen: Snapshot) -> dict[str, Any]:
     status = whole["status"]
     rounds = [one if one["stage"] in OVER else one | {"given": None} for one in status["rounds"]]
     asked = sum(one["given"] or 0 for one in rounds)
-    people = status["people"] | {"asked": asked, "served": seen.settled}
-    return whole | {"status": status | {"rounds": rounds, "people": people}}
+    participants = status["people"] | {"asked": asked, "served": seen.settled}
+    return whole | {"status": status | {"rounds": rounds, "people": participants}}
 
 
 def _passed(seen: Snapshot) -> dict[str, int]:

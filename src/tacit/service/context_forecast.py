@@ -97,7 +97,7 @@ class ContextForecast:
 
 
 def context_forecast(
-    definition: Definition, means: tuple[float, float], people: int, runs: int
+    definition: Definition, means: tuple[float, float], participants: int, runs: int
 ) -> ContextForecast:
     """Simulate a definition with contexts.
 
@@ -111,7 +111,7 @@ def context_forecast(
         Participants and simulated experiments.
     """
     world, field, option = _world(definition, means)
-    played = [_tried(definition, world, people, seed) for seed in range(runs)]
+    played = [_tried(definition, world, participants, seed) for seed in range(runs)]
     right = float(np.mean([one[0] for one in played]))
     example = definition.experiment().mechanism.example()
     assert isinstance(example, StatisticSum)
@@ -127,10 +127,10 @@ def context_forecast(
         baseline=low + wide * means[0],
         lift=(means[1] - means[0]) * wide / (low + wide * means[0]),
         runs=runs,
-        people=people,
+        people=participants,
         right=right,
         shown=float(np.mean([one[1] for one in played])),
-        enough=_enough(definition, world, {people: right}, max(2, runs // FEWER)),
+        enough=_enough(definition, world, {participants: right}, max(2, runs // FEWER)),
         gain=wide * float((world.single_option_regret or (0.0,))[0]),
         told=wide * float(np.mean(told)) if told else None,
     )
@@ -181,10 +181,10 @@ def _effect(field: Category | BoundedNumber, apart: float) -> Floats:
 
 
 def _tried(
-    definition: Definition, world: LinearContexts, people: int, seed: int
+    definition: Definition, world: LinearContexts, participants: int, seed: int
 ) -> tuple[float, float, float | None]:
     """Shares of contexts with the right leader and with a decision, and the gain's half width."""
-    changed = {"participants": people, "guardrail": ""}
+    changed = {"participants": participants, "guardrail": ""}
     experiment = definition.model_copy(update=changed).experiment()
     run(experiment, world, np.random.default_rng(seed))
     learner, features = experiment.learner, world.features

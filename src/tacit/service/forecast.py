@@ -180,9 +180,9 @@ def _of_features(
 
     table = definition.table
     assert table is not None
-    people = _people(definition) or PEOPLE
+    participants = _people(definition) or PEOPLE
     asked: dict[str, Any] = {
-        "horizon": people,
+        "horizon": participants,
         "epsilon": float(definition.epsilon) / _parts(definition),
         "participations": definition.participations // _parts(definition),
         "dropout": float(definition.dropout),
@@ -201,7 +201,7 @@ def _of_features(
         worst=low + width * means[0],
         best=low + width * means[1],
         runs=runs,
-        people=people,
+        people=participants,
         near=sum(near) / len(near),
         left=tried.mean("active"),
     )
@@ -251,7 +251,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     """The definition in sentences, by topic."""
     terms = as_published(definition)
     read, seen = in_words(terms), visibility(terms)
-    options, people = definition.options, definition.participants
+    options, participants = definition.options, definition.participants
     return {
         "What you ask": [
             definition.question,
@@ -276,7 +276,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"
-            f"{'' if people is None else f', or until {people:,} people reported'}.",
+            f"{'' if participants is None else f', or until {participants:,} people reported'}.",
             f"A round takes people in for {format_duration(definition.joining)}, watches for "
             f"{format_duration(definition.window)}, and closes "
             f"{format_duration(definition.margin)} later: "

@@ -101,15 +101,18 @@ class ContextualPoisoning(Poisoning):
         assert isinstance(statistic, (TableStatistic, MomentStatistic))
         sums = np.zeros(protocol.coordinates, dtype=np.int64)
         for start in range(0, corrupted, CHUNK):
-            people = Codes(self.world.codes(min(CHUNK, corrupted - start), rng), features)
-            means = self.world.expected(people.codes)
+            participants = Codes(self.world.codes(min(CHUNK, corrupted - start), rng), features)
+            means = self.world.expected(participants.codes)
             assert means is not None
             worst, rows = means.argmin(axis=1), np.arange(len(means))
             if self.checked or not isinstance(statistic, MomentStatistic):
                 best = np.full(len(means), statistic.precision)
-                sums += statistic.total(Answers(people, worst, best), rng)
+                sums += statistic.total(Answers(participants, worst, best), rng)
                 continue
-            lead = people.features[rows, worst] - people.features[rows, means.argmax(axis=1)]
+            lead = (
+                participants.features[rows, worst]
+                - participants.features[rows, means.argmax(axis=1)]
+            )
             entry = statistic.levels * statistic.resolution
             d = statistic.dimension
             sums[:d] += len(means) * entry * np.sign(lead.sum(axis=0)).astype(np.int64)

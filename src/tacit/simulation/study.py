@@ -335,8 +335,8 @@ def options_in_force(entry: Algorithm, problem: Problem, world: World | None) ->
         for name, value in entry.describe(problem).items()
         if not described[name].simulated
     }
-    people = {} if world.remark is None else {"people": world.remark.to_dict()}
-    return used | {"environment": type(world).__name__} | people
+    participants = {} if world.remark is None else {"people": world.remark.to_dict()}
+    return used | {"environment": type(world).__name__} | participants
 
 
 @overload

@@ -245,10 +245,10 @@ def _tolerating(entry: Algorithm, given: dict[str, Any], question: PlanRequest) 
     except TacitError:
         return f"{losses}, which definitions tolerate by default, are not tolerated here"
     more = float(1 / (1 - MISSING - DISHONEST) - 1)
-    people = "more participants than were simulated" if found is None else _people(found)
+    participants = "more participants than were simulated" if found is None else _people(found)
     return (
         f"to tolerate {losses}, as definitions do by default, a full round has {more:.0%} more "
-        f"noise variance, and it takes {people}"
+        f"noise variance, and it takes {participants}"
     )
 
 
@@ -312,9 +312,9 @@ def _note(given: dict[str, Any]) -> str:
     """The caveat of a row; empty without one."""
     if given.get("trust") != TrustModel.SHUFFLER or given.get("delta"):
         return ""
-    people = largest_group(given["epsilon"] / given.get("participations", 1))
+    size = largest_group(given["epsilon"] / given.get("participations", 1))
     return (
-        f"rounds are cut into groups of {people:,}, the most that are certified at this epsilon; "
+        f"rounds are cut into groups of {size:,}, the most that are certified at this epsilon; "
         "each has noise of its own; definitions have a delta here, so plan them with "
         f"--delta {DEFAULT_DELTA:g}"
     )

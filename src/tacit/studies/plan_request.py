@@ -167,12 +167,12 @@ class PlanRequest:
         mine = {name: asked.pop(name) for name in own if name in asked}
         if asked:
             raise TacitError(f"a plan has no option {', '.join(asked)}. See tacit plan --help.")
-        expected, people = (
+        expected, participants = (
             ExpectedMeans(**parts["expected"]),
             ExpectedParticipants(**parts["people"]),
         )
         how = RunConfig(**({"runs": RUNS} | parts["how"]))
-        return cls(expected, people, algorithms=chosen or (one,), how=how, **mine)
+        return cls(expected, participants, algorithms=chosen or (one,), how=how, **mine)
 
     def given(self, entry: Algorithm, trust: str | None) -> dict[str, Any]:
         """The requested options that an algorithm has."""

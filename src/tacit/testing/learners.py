@@ -64,10 +64,10 @@ def invent(round_: Round, rng: np.random.Generator) -> Estimate:
         mean = (1 + round_.arm % 3) / 4
         return Estimate(float(rng.binomial(n, mean)), ErrorDistribution(n, 1, None))
     each = isinstance(round_.assignment, Design) and round_.assignment.each
-    people = np.array(round_.assignment.plays) if each else n  # type: ignore[attr-defined]
-    noise = rng.normal(0.0, 0.01, size) * people
+    participants = np.array(round_.assignment.plays) if each else n  # type: ignore[attr-defined]
+    noise = rng.normal(0.0, 0.01, size) * participants
     columns = (np.full(size, value) for value in (1e-4, math.inf, 1e-2))
-    return Estimate(noise, VectorError(people, *columns))
+    return Estimate(noise, VectorError(participants, *columns))
 
 
 def _without_ratios(state: Any) -> Any:
