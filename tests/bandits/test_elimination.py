@@ -151,3 +151,10 @@ def test_tight_has_at_most_half_the_regret_of_the_paper(fixed: bool) -> None:
         regrets[0] += play(paper, environment, fair_bits(4688), np.random.default_rng(seed))
         regrets[1] += play(tight, environment, fair_bits(203), np.random.default_rng(seed))
     assert regrets[1] < regrets[0] / 2
+
+
+def test_a_state_with_the_evidence_of_fewer_arms_is_rejected() -> None:
+    stored = ForgettingElimination(3, 1_000).to_dict()
+    stored["state"]["evidence"].pop()
+    with pytest.raises(ValueError, match="shorter"):
+        Learner.from_dict(stored)

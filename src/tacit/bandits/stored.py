@@ -52,7 +52,7 @@ def like(before: Any, stored: Any) -> Any:
             if found.dtype == float:
                 found[np.isnan(found)] = math.inf
             return found if found.size else found.reshape(before.shape)
-        case list() if before and len(before) == len(stored):
+        case [Kept() | tuple(), *_]:
             return [like(one, other) for one, other in zip(before, stored, strict=True)]
         case list() | set() | dict():
             return type(before)(stored)
