@@ -22,8 +22,8 @@ Mutate = Callable[[random.Random, bytes, Sequence[bytes], int], Iterator[bytes]]
 def _mutations(
     rng: random.Random, message: bytes, others: Sequence[bytes], count: int
 ) -> Iterator[bytes]:
-    """`count` spoilt versions of a message: flipped, cut, grown, spliced, of another kind, round or
-    version.
+    """`count` altered versions of a message: bits flipped, truncated, grown, spliced, of another
+    kind, round or version.
     """
     valid = {message, *others}
     made = 0

@@ -273,7 +273,7 @@ def kept(name: str, content: dict[str, Any], present: dict[str, Any]) -> bool:
 
 
 def main(folder: Path = FOLDER) -> None:
-    """Write all files that are not there or would say something else."""
+    """Write all files that are missing or would change."""
     folder.mkdir(exist_ok=True)
     everything = {
         "primitives": primitives(),

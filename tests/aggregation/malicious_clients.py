@@ -52,7 +52,7 @@ class MaliciousClient:
         """What it keeps of its inbox."""
 
     def spoil(self, _client: MaskingClient, _kind: Kind, content: bytes, /) -> bytes:
-        """What it says instead."""
+        """The altered content."""
         return content
 
 
@@ -175,7 +175,7 @@ class Slanderer(MaliciousClient):
 
 
 def corrupt(client: MaskingClient, attacker: MaliciousClient) -> None:
-    """Has a client tell these lies in a round that is driven by others."""
+    """Make a client attack in this way in a round that others drive."""
     attacker.prepare(client)
     answer, share = client._answer, client.share
 
@@ -200,8 +200,8 @@ def play(
     silent: dict[MaskingStage, set[int]] | None = None,
     accusing: set[int] | None = None,
 ) -> None:
-    """A whole round in which the clients at these places lie, others fall silent in a stage, and
-    some accuse instead of masking.
+    """A whole round with attackers at these slots; others drop out in a stage, and some accuse
+    instead of masking.
     """
     silent = silent or {}
     for place, attacker in attackers.items():

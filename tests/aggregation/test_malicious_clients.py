@@ -61,13 +61,13 @@ Named = list[tuple[Misbehaviour, tuple[int, ...]]]
 
 
 def every_pair(sender: int, receivers: Collection[int]) -> Named:
-    """What is said of one that is left out because these complain of it."""
+    """The accusation of one that is excluded because these complain of it."""
     pairs: Named = [(Misbehaviour.INVALID_SHARES, (sender, receiver)) for receiver in receivers]
     return [(Misbehaviour.DISPUTED, (sender,)), *pairs]
 
 
 def every_complaint(receiver: int, senders: Collection[int]) -> Named:
-    """What is said of one that is left out because it complains of these."""
+    """The accusation of one that is excluded because it complains of these."""
     pairs: Named = [(Misbehaviour.INVALID_SHARES, (sender, receiver)) for sender in senders]
     return [(Misbehaviour.DISPUTED, (receiver,)), *pairs]
 
@@ -132,7 +132,7 @@ def test_a_malicious_client_costs_at_most_its_own_number_and_is_named(
 
 
 class OtherSeeds(MaliciousClient):
-    """Reveals its masks as if they were with somebody else."""
+    """Reveals the seeds of masks with another client."""
 
     def spoil(self, _client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
         seeds = kind in (Kind.SEEDS, Kind.LAST_SEEDS)

@@ -56,7 +56,7 @@ def forge(session: MaskingSession, place: int, kind: Kind, content: bytes) -> by
 
 
 def inbox_entries(session: MaskingSession, place: int) -> list[tuple[Any, ...]]:
-    """What is in a client's inbox, unless the server lies."""
+    """The content of a client's inbox from an honest server."""
     _, contents = inboxes(session.server._registry)
     return list(INBOX_ENTRY.iter_unpack(contents[place]))
 
@@ -332,9 +332,7 @@ def test_a_server_with_conflicting_lists_can_isolate_one_client() -> None:
 def _lies(
     neighbours: list[list[int]], targets: list[int], needed: int, each: int
 ) -> dict[int, list[int]]:
-    """Whom to call gone to whom: every target is called gone `needed` times, nobody hears it of
-    more than `each`.
-    """
+    """Who is declared dropped to whom: every target `needed` times, to nobody more than `each`."""
     n = len(neighbours)
     source, sink = 2 * n, 2 * n + 1
     capacity = np.zeros((2 * n + 2, 2 * n + 2), dtype=np.int32)

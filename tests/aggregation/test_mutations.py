@@ -36,9 +36,7 @@ Mutate = Callable[[random.Random, bytes, Sequence[bytes], int], Iterator[bytes]]
 
 
 class Spoiler:
-    """Feeds spoilt versions of a message to the party that expects it and counts how many were
-    rejected.
-    """
+    """Feeds altered versions of a message to its receiver and counts the rejections."""
 
     def __init__(self, mutate: Mutate, seed: int, known: Sequence[bytes] = ()) -> None:
         self.mutate = mutate
@@ -211,9 +209,7 @@ def test_malformed_messages_are_rejected(nothing: object) -> None:
 
 
 def _resealed(party: MaskingClient, peer: MaskingServer, message: bytes, spoilt: bytes) -> bytes:
-    """A message whose content was spoilt before it was encrypted: what a malicious client could
-    send.
-    """
+    """A message altered before encryption, as a malicious client can send it."""
     assert _STAGE_OF[Kind(message[3])] is peer.stage
     return party._channel.encrypt(message[:FRONT_SIZE], spoilt)
 

@@ -152,7 +152,7 @@ def listed(book: Book, owner: int) -> tuple[bytes, dict[int, tuple[bytes, ...]],
 
 
 def direction(book: Book, sender: int, receiver: int) -> bytes:
-    """The key of the one parcel that goes this way."""
+    """The key of the encrypted share from one client to another."""
     low, high = sorted((sender, receiver))
     info = b"tacit masking route v3"
     for number in (low, high):

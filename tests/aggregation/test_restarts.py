@@ -123,7 +123,7 @@ class MaskingSchedule:
         self.inbound = [client.join() for client in self.clients]
 
     def deliver(self) -> None:
-        """A message reaches the server: perhaps for the second time, perhaps never."""
+        """A message reaches the server, perhaps twice, perhaps never."""
         if self.inbound:
             message = self.rng.choice(self.inbound)
             attempt(partial(self.server.any().take, message))
@@ -137,7 +137,7 @@ class MaskingSchedule:
             assert self.sent.setdefault(stage, dict(answer)) == answer, "two answers for one stage"
 
     def answer(self) -> None:
-        """Some client answers some of the messages that were sent to it, in whatever order."""
+        """A client answers some of its messages in any order."""
         client = self.rng.choice(self.clients)
         self.answer_all(client, sure=0.7)
         if self.rng.random() < 0.001 and len(self.clients) > 1:

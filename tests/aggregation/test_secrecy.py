@@ -44,7 +44,7 @@ MODULUS = 8
 
 
 def fixed(label: str) -> Source:
-    """The same bytes every time, for the parties whose randomness is held fixed."""
+    """The same bytes every time, for parties with fixed randomness."""
     stream = io.BytesIO(hashlib.shake_256(label.encode()).digest(2_000))
     return stream.read
 

@@ -55,7 +55,7 @@ def rehearsed(
 
 
 class Raced(MemoryRecords):
-    """Records that somebody else may use between somebody's reading and replacing."""
+    """Records that another process may use between reading and replacing."""
 
     def __init__(self, records: MemoryRecords, race: Callable[[], None]) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Raced(MemoryRecords):
 
 
 class Schedule:
-    """One round from its opening to its end, with everything that goes wrong on the way."""
+    """One round from start to end, with random faults."""
 
     def __init__(self, seed: int, verified: bool = False) -> None:
         self.rng = random.Random(seed)
@@ -187,7 +187,7 @@ class Schedule:
         return self.collecting
 
     def run(self) -> SumView | None:
-        """Some steps at random, then everybody finishes; returns what was released, if anything."""
+        """Some random steps, then all parties finish; returns what was released, if anything."""
         steps: list[Callable[[], None]] = [
             *[self.send] * 5,
             *[self.deliver] * 12,
@@ -224,7 +224,7 @@ class Schedule:
                 self.collector().take(message)
 
     def check(self) -> str:
-        """Nobody gave two answers; what was released is the exact noisy sum of whole reports."""
+        """No party gave two answers; the release is the exact noisy sum of complete reports."""
         view = self.run()
         assert all(len(messages) == 1 for messages in self.said.values())
         assert len(self.views) <= 1

@@ -624,7 +624,7 @@ def test_a_scale_has_one_encoding() -> None:
 
 
 class Overtaken(dict[bytes, bytes]):
-    """A table of which another process closes the round while somebody looks for a list."""
+    """A table whose round another process closes while this one waits for a list."""
 
     def __init__(self, closing: Callable[[], object]) -> None:
         super().__init__()

@@ -243,9 +243,7 @@ KINDS: tuple[Spoil, ...] = (flip, noise, add, splice, claim)
 
 
 def accepted(count: int, levels: int, seed: int) -> SumView:
-    """What is released of so many reports that were spoilt before they were encrypted, and of three
-    that were not.
-    """
+    """The release of some reports altered before encryption, and of three honest ones."""
     rng, session = random.Random(seed), session_of(count + 3, 3, levels)
     servers = [session.server(role) for role in (0, 1)]
     for place in range(count + 3):

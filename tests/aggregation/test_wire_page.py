@@ -39,7 +39,7 @@ def table(title: str) -> dict[str, str]:
 
 
 def fields(title: str, data: bytes, key: int) -> Iterator[tuple[str, bytes]]:
-    """The message cut as the table says."""
+    """The message split into the fields of the table."""
     at = 0
     for name, size in table(title).items():
         match size:
