@@ -62,7 +62,7 @@ def rejected_by_device(session: TwoServerSession, announcement: bytes) -> str:
 
 
 def signed_by_all(session: TwoServerSession, description: TwoServerRound) -> bytes:
-    """Signed by both servers, whatever it says: even then a device rejects."""
+    """Signed by both servers whatever its content: even then a device rejects."""
     data = description.encode()
     return announce(data, [endorse(data, key) for key in session.rehearsal.keys])
 
@@ -227,7 +227,7 @@ def from_old_snapshots(victim: Victim) -> None:
 
 
 def from_clones(victim: Victim) -> None:
-    """Two processes over two tables, each told another list before either closes."""
+    """Two processes over two tables, each given another list before either closes."""
     one, table = victim.helper(), dict(victim.session.tables[1])
     other = victim.helper(table)
     victim.ask(one, victim.late)

@@ -50,8 +50,8 @@ Forge = Callable[[MaskingSession, int], Proof]
 
 
 def masked_session(convicts: Sequence[int] = ()) -> MaskingSession:
-    """A round in which everybody has sent masked numbers; the convicts announced keys that they do
-    not know.
+    """A round in which all clients have sent masked numbers; the convicted ones announced keys
+    that they do not know.
     """
     session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
     for place in convicts:
@@ -359,7 +359,7 @@ def test_a_false_masking_key_excludes_the_pair() -> None:
 
 
 def tell_false_keys(session: MaskingSession, field: int, places: Sequence[int]) -> None:
-    """Tells the victim false keys of these neighbours."""
+    """Send the victim false keys of these neighbours."""
     victim = session.clients[VICTIM]
     setup = session.outgoing[victim.address]
     content = victim._channel.decrypt(setup[:52], setup[52:])
@@ -508,7 +508,7 @@ class Interrogation:
         self.seeds |= dict(SEEDS_ENTRY.iter_unpack(self.read(answer)))
 
     def check(self) -> None:
-        """What must hold whatever was asked."""
+        """Invariants of any sequence of requests."""
         assert not (self.accused and self.pairs), "a key was shown beside masked numbers"
         assert all(len(kinds) <= 1 for kinds in self.shares.values()), "both secrets of a neighbour"
         assert self.seeds.keys() <= set(CONVICTS), "the mask with one that did not lie"

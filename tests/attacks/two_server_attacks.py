@@ -34,7 +34,7 @@ def folded(scale: Fraction, modulus: int) -> list[float]:
 def joint_distribution(
     observe: Callable[[int, Callable[[Fraction], int]], Hashable],
 ) -> dict[Hashable, list[float]]:
-    """The probability of everything that an attacker sees, for every answer of the victim.
+    """The joint distribution of an adversary's view, for every answer of the victim.
 
     `observe(answer, draw)` carries an attack out against honest parties whose noise is `draw`; all
     else that is random is held fixed, as the attacker knows it. What a round releases depends on
