@@ -21,7 +21,7 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 def source() -> str:
-    """The script; where it cannot be had, the test says what was not run."""
+    """The script; if it is unavailable, the test is skipped with the reason."""
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tacit-tests"
     kept = home / f"axe-{VERSION}.js"
     if not kept.exists():

@@ -110,7 +110,7 @@ class World:
         return self.parties
 
     def located(self, of: Terms | None = None, **changes: Any) -> Terms:
-        """Terms that say where the servers are."""
+        """Terms that state the servers' addresses."""
         where = tuple(
             Party(role, address, public_key(key))
             for role, address, key in zip(

@@ -49,7 +49,7 @@ class Clock:
 
 @dataclass
 class Stage:
-    """Two parties, one experiment, and participants who come when they are called."""
+    """Two parties, one experiment, and participants that join on request."""
 
     both: Threads
     clock: Clock
@@ -138,7 +138,7 @@ class Stage:
         return found
 
     def come(self, share: float = 1.0) -> list[Assigned]:
-        """So many of those who are wanted in the open rounds get a place."""
+        """So many participants get a slot in the open rounds."""
         wanted = sum(one["places"] - one["given"] for one in self.rounds if one["stage"] == "open")
         tickets = [Ticket(self.digest, os.urandom(16)) for _ in range(int(share * wanted))]
         found = self.both.coordinator.join(tickets)
@@ -208,7 +208,7 @@ def _liked(option: str, n: int) -> int:
 
 @contextmanager
 def staged(directory: Path) -> Iterator[Stage]:
-    """Two parties with a clock of their own."""
+    """Two parties with a settable clock."""
     clock = Clock()
     sources = ({"clock": clock}, {"clock": clock})
     with served(directory, sources=sources) as both:
@@ -281,7 +281,7 @@ AHEAD = """(() => {
 
 
 def _late(page: Page, stage: Stage) -> Iterator[str]:
-    """What becomes of answers whose round has too few, is not told of, or is over."""
+    """Answers whose round has too few reports, an unknown outcome, or has ended."""
     for name, outcome in (("uncounted", "Too few took part"), ("unknown", "Nobody says what")):
         stage.begin(question=f"Which greeting is {name}?")
         _fresh(page, stage, "text=Keep my answer")
@@ -336,7 +336,7 @@ def _apart(page: Page, stage: Stage) -> Iterator[str]:
 def _anew(
     page: Page, stage: Stage, name: str, joined: str | None, then: str | None = None
 ) -> Iterator[str]:
-    """A step of somebody with a fresh ledger."""
+    """A step of a participant with a fresh ledger."""
     _fresh(page, stage, joined)
     if then is not None:
         page.click(then)
@@ -345,7 +345,7 @@ def _anew(
 
 
 def _fresh(page: Page, stage: Stage, joined: str | None) -> None:
-    """Somebody with a fresh ledger, who agrees if they are to be given something."""
+    """A participant with a fresh ledger, who agrees on request."""
     page.goto(f"{stage.both.urls[0]}/static/icon.svg")
     page.evaluate("() => indexedDB.databases && indexedDB.deleteDatabase('tacit')")
     _pass(page, stage, 0)

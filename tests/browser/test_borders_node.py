@@ -90,7 +90,7 @@ def local_round(of: Terms) -> tuple[LocalServer, dict[str, Any]]:
 
 
 def local_numbers(of: Terms, values: Sequence[Sequence[int]]) -> list[list[int]]:
-    """What reports of these levels from JavaScript say, as the server reads them."""
+    """The numbers in reports of these levels from JavaScript, as the server decodes them."""
     server, given = local_round(of)
     (slot,) = server.slots([0])
     given |= {"places": [slot.encode().hex()] * len(values), "values": [*map(list, values)]}

@@ -53,7 +53,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def servers(hosts: World) -> Parties:
-    """Servers of an experiment of their own: ε = 1 for two participations of one bit."""
+    """Servers of a new experiment: ε = 1 for two participations of one bit."""
     return hosts.start(terms())
 
 
@@ -72,7 +72,7 @@ def joined(tab: Tab, **round_: Any) -> Open:
 
 
 def sending(tab: Tab) -> Any:
-    """The device's time has come."""
+    """Advance the clock to the device's sending time."""
     tab.world.parties.clock.now = tab.call("state")["sendsAt"] / 1000
     return tab.call("tick")
 
@@ -93,7 +93,7 @@ def puts(parties: Parties) -> list[bytes]:
 
 
 def summed(parties: Parties, released: Open) -> tuple[tuple[int, ...], int]:
-    """What both servers, who add no noise here, open to."""
+    """The sum of both servers, which add no noise here."""
     collector = Collector(released.pinned, released.announcement, parties.records[2])
     for server in released.servers:
         for address, message in server.close(int(parties.clock.now)).items():
@@ -801,7 +801,7 @@ def test_the_overview_of_parties_equals_pythons(tab: Tab, hosts: World) -> None:
 
 
 def strangers() -> tuple[Party, ...]:
-    """Others who run servers."""
+    """Other operators of servers."""
     return tuple(
         replace(party, key=public_key(key))
         for party, key in zip(terms().parties, KEYS[2:], strict=True)
@@ -845,7 +845,7 @@ def test_the_participants_own_limit_applies_and_lowering_it_withholds_reports(
 
 
 def _silent(prefix: str, request: httpx.Request) -> httpx.Response | None:
-    """A server that does not say what became of rounds."""
+    """A server that does not report outcomes of rounds."""
     asked = str(request.url).startswith(prefix) and "outcome" in request.url.path
     return httpx.Response(404) if asked else None
 

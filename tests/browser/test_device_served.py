@@ -79,7 +79,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def begin(both: Threads, question: str, timing: Timing, **changed: Any) -> bytes:
-    """An experiment of its own on the same servers, with a round that is open."""
+    """A new experiment on the same servers, with an open round."""
     few = {"aggregation": Aggregation(1), "answer": ANSWER, "question": question}
     digest = both.begin(experiment_of(horizon=4000), timing, **(few | changed))
     wait_for(lambda: any(one["stage"] == "open" for one in both.status(digest)["rounds"]))
@@ -87,7 +87,7 @@ def begin(both: Threads, question: str, timing: Timing, **changed: Any) -> bytes
 
 
 def participants(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) -> Any:
-    """So many participants report from the page; who was in which round, and what they liked."""
+    """So many participants report from the page; their rounds and answers."""
     keys = [key.hex() for key in both.keys]
     asked = {
         "address": both.urls[0],

@@ -33,7 +33,7 @@ def published(of: Pinned, successor: dict[str, Any] | None = None) -> dict[str, 
 
 @dataclass
 class Story:
-    """Steps of devices that share a ledger, and what their servers say."""
+    """Steps of devices that share a ledger, and their servers' answers."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
     replies: dict[str, Any] = field(default_factory=dict)

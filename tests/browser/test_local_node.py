@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="the browser's device needs
 
 
 def numbers(one: Deployed, levels: list[int]) -> list[int]:
-    """What reports of these levels from JavaScript say, as the server reads them."""
+    """The numbers in reports of these levels from JavaScript, as the server decodes them."""
     one.step(2)
     assigned = one.join(1)[0]
     assert assigned.slot is not None

@@ -45,7 +45,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def watching(
     browser: Browser, address: str, size: str = "desktop", scheme: Scheme = "light"
 ) -> Iterator[Page]:
-    """A page that is open and live; whatever a browser complains of fails."""
+    """An open live page; any console error of the browser fails."""
     with fresh_window(browser, size, scheme) as page:
         complaints: list[str] = []
         page.on("console", lambda said: complaints.append(said.text))

@@ -25,7 +25,7 @@ LIVE = ".live[data-state=live]"
 
 @contextmanager
 def looking(browser: Browser, token: str | None) -> Iterator[tuple[Page, list[str]]]:
-    """A page of somebody who has this token, or none, and all addresses that it asks."""
+    """A page opened with this token, or none, and all addresses that it requests."""
     password = None if token is None else {"username": "", "password": token}
     context = browser.new_context(http_credentials=password)  # type: ignore[arg-type]
     page, asked = context.new_page(), list[str]()

@@ -49,7 +49,7 @@ def address(stage: Stage) -> str:
 
 
 def agreed(context: BrowserContext, stage: Stage) -> Page:
-    """Somebody who has read the terms and takes part."""
+    """A participant who has read the terms and takes part."""
     page = context.new_page()
     page.goto(address(stage))
     page.click("text=I agree")
@@ -59,7 +59,7 @@ def agreed(context: BrowserContext, stage: Stage) -> Page:
 
 @contextmanager
 def asked(page: Page) -> Iterator[list[Request]]:
-    """Everything that a page asks of anybody."""
+    """All requests of a page."""
     found: list[Request] = []
     page.on("request", lambda one: found.append(one))
     yield found
@@ -99,7 +99,7 @@ def test_a_participant_goes_from_the_terms_to_the_receipt(
 
 
 def _check_sent(page: Page, stage: Stage, requests: list[Request]) -> None:
-    """Two encrypted shares, to two places; everything else is public, and the receipt says so."""
+    """Two encrypted shares, to two addresses; all else is public, as the receipt states."""
     puts = [one for one in requests if one.method == "PUT"]
     assert [one.url.partition("/rounds")[0] for one in sorted(puts, key=_url)] == sorted(
         stage.both.urls
