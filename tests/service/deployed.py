@@ -117,7 +117,7 @@ class Deployed:
         return self.coordinator.pinned(self.digest)
 
     def join(self, people: int) -> list[Assigned]:
-        """So many participants at once, those among them who are asked."""
+        """So many participants request a slot at once; those who got one."""
         invited = self.invitations(people)
         tickets = [Ticket(self.digest, os.urandom(16), one) for one in invited]
         found = self.coordinator.join(tickets)
@@ -173,7 +173,7 @@ class Deployed:
         self.running = []
 
     def _answered(self, running: OpenParticipation) -> bool:
-        """One device's stages over direct calls; whether more are to come."""
+        """One step of a device's stages over direct calls; whether more remain."""
         talk = reporter(self.pinned.terms).stages(running, "https://c.example", self.clock.now)
         try:
             request = next(talk)
@@ -213,7 +213,7 @@ class Deployed:
         return answers
 
     def hold(self, liking: Callable[[str], tuple[int, ...]], come: float = 1.0) -> int:
-        """Everybody who is wanted joins, this part of them reports, and the deadline passes."""
+        """All open slots are joined, this fraction of them reports, and the deadline passes."""
         self.step(2)
         open_rounds = self.coordinator.rounds(Stage.OPEN)
         wanted = sum(row.slots - row.assigned for row in open_rounds)

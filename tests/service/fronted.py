@@ -149,7 +149,7 @@ class Fronted(Deployed):
         self.router.clients.clear()
 
     def request(self, method: str, url: str, **how: Any) -> httpx.Response:
-        """A request of anybody."""
+        """An unauthenticated request."""
         with httpx.Client(transport=self.router) as client:
             return client.request(method, url, **how)
 

@@ -42,7 +42,7 @@ class Nursery:
             return int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """Ends it, and who is left of its children."""
+        """End it and its remaining children."""
         self._process.communicate(timeout=STARTING)
 
     def process(

@@ -80,7 +80,7 @@ class Clock:
 
 @dataclass
 class Link:
-    """The helper in the same process; down whenever a test says so."""
+    """The helper in the same process; unavailable when a test requests it."""
 
     helper: Helper
     down: bool = False
@@ -172,7 +172,7 @@ class Pair:
                 raise rejection
 
     def participants(self, digest: bytes, people: int) -> list[Assigned]:
-        """So many participants at once, those among them who are asked."""
+        """So many participants request a slot at once; those who got one."""
         found = self.coordinator.join([Ticket(digest, os.urandom(16)) for _ in range(people)])
         assert not any(isinstance(one, Rejected) for one in found)
         return [one for one in found if isinstance(one, Assigned) and one.slot is not None]
@@ -189,8 +189,8 @@ class Pair:
             assert party.keep(waiting) == [None] * len(waiting)
 
     def hold(self, digest: bytes, value_of: Callable[[str], int], come: float = 1.0) -> int:
-        """Everybody who is wanted in the rounds that are open comes, and this part reports; then
-        the deadline passes.
+        """All slots of the open rounds are joined, and this fraction reports; then the deadline
+        passes.
         """
         self.step(2)
         rounds = self.coordinator.status(digest)["rounds"]

@@ -71,7 +71,7 @@ def pinned(of: Terms) -> Pinned:
 
 
 class Clock:
-    """Time that passes when somebody sleeps."""
+    """Time that passes while a party sleeps."""
 
     def __init__(self) -> None:
         self.now = START
@@ -88,7 +88,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Seen:
-    """One request, as everybody sees who watches the wire."""
+    """One request, as an observer of the network sees it."""
 
     at: float
     method: str
@@ -228,7 +228,7 @@ class Parties:
     # HTTP
 
     def answer(self, request: httpx.Request) -> httpx.Response:
-        """What the party at this address says."""
+        """The response of the party at this address."""
         body = request.read()
         kept = ("content-type", "tacit-invitation", "content-length", "user-agent", "cookie")
         headers = tuple(sorted((k, v) for k, v in request.headers.items() if k in kept))
@@ -303,7 +303,7 @@ class Parties:
         *,
         client: bool = False,
     ) -> Device:
-        """A device over a transport of its own, or over somebody's client."""
+        """A device over its own transport, or over a given client."""
         transport = httpx.MockTransport(self.answer)
         return Device(
             ledger or Ledger(":memory:"),
@@ -342,6 +342,6 @@ def everything(ledger: Ledger) -> bytes:
 
 
 def rows(ledger: Ledger, query: str) -> list[tuple[Any, ...]]:
-    """What a stranger reads in a ledger's file."""
+    """The content of a ledger's file."""
     with closing(sqlite3.connect(ledger.path)) as db:
         return db.execute(query).fetchall()

@@ -30,7 +30,7 @@ def sources(role: str, seed: int) -> dict[str, Any]:
 
 
 def clock(path: Path) -> Callable[[], float]:
-    """The machine's, so many seconds ahead as stand beside the configuration."""
+    """The machine's clock plus the offset in the file beside the configuration."""
 
     def now() -> float:
         ahead = path.with_name("ahead")

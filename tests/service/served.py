@@ -61,7 +61,7 @@ NONE: Mapping[str, str] = {}
 
 @dataclass
 class Member:
-    """One of the two parties: where it is, and how it is told so."""
+    """One of the two parties: its address and files."""
 
     role: str
     path: Path
@@ -86,7 +86,7 @@ def signing_key(_role: str) -> tuple[Ed25519PrivateKey, dict[str, bytes]]:
 
 
 def member(directory: Path, role: str, database: str | None = None, **limits: object) -> Member:
-    """The files of a party, and a port of its own."""
+    """The files of a party, and its port."""
     directory.mkdir(parents=True, exist_ok=True)
     bound = reserved()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -113,7 +113,7 @@ def member(directory: Path, role: str, database: str | None = None, **limits: ob
 
 
 def reserved() -> socket.socket:
-    """A port that nobody else is given as long as this is not closed."""
+    """A port that is reserved until this is closed."""
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(("127.0.0.1", 0))
@@ -121,7 +121,7 @@ def reserved() -> socket.socket:
 
 
 def beside(told: Member) -> Member:
-    """Another process of a party: its key, database and key files, and a port of its own."""
+    """Another process of a party: its key, database and key files, and another port."""
     bound = reserved()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     path = told.path.with_name("second") / "party.toml"
@@ -158,7 +158,7 @@ def wait_for(found: Callable[[], Any], seconds: float = STARTING) -> Any:
 
 
 def again(request: Callable[[], httpx.Response]) -> httpx.Response:
-    """The answer, as soon as there is one that does not say to come back."""
+    """The first answer that does not ask to retry."""
     end, wait = time.monotonic() + 2 * STARTING, AGAIN
     while time.monotonic() < end:
         try:
@@ -181,7 +181,7 @@ def kept(party: ServerParty) -> int:
 
 @dataclass(frozen=True)
 class Joined:
-    """Somebody's place in a round."""
+    """A participant's slot in a round."""
 
     option: str
     announcement: bytes
@@ -189,7 +189,7 @@ class Joined:
 
     @classmethod
     def read(cls, said: Any) -> Joined | None:
-        """What the coordinator answered; None for who is not asked."""
+        """The coordinator's answer; None without a slot."""
         if not said["asked"]:
             return None
         place = ReportSlot(said["place"], bytes.fromhex(said["token"]))
@@ -258,7 +258,7 @@ class Served:
         return self.post(0, f"/experiments/{digest.hex()}/places", json=asked)
 
     def join(self, digest: bytes, nonce: bytes | None = None) -> Joined | None:
-        """A place in a round; None for who is not asked."""
+        """A slot in a round; None if there is none."""
         asked = partial(self.ask, digest, nonce or os.urandom(16))
         return Joined.read(again(asked).raise_for_status().json())
 
@@ -275,9 +275,7 @@ class Served:
             again(partial(self.put, role, joined.path, half)).raise_for_status()
 
     def hold(self, digest: bytes, value_of: Callable[[str], int]) -> list[Joined]:
-        """Everybody who is wanted in the rounds that are open comes, several at once, and
-        reports.
-        """
+        """All slots of the open rounds are joined, several at once, and report."""
         pinned, first, came = self.pinned(digest), self.place(digest), list[Joined]()
 
         def come(joined: Joined | None) -> None:
@@ -291,7 +289,7 @@ class Served:
         return came
 
     def people(self, digest: bytes, count: int) -> list[tuple[Joined, tuple[bytes, bytes]]]:
-        """So many, each with a place and encrypted shares that say 1."""
+        """So many participants, each with a slot and encrypted shares of 1."""
         pinned, first = self.pinned(digest), self.place(digest)
         found = [first, *(self.join(digest) for _ in range(count - 1))]
         return [
@@ -373,14 +371,14 @@ class Running(Protocol):
         """How it ended; None as long as it runs."""
 
     def send_signal(self, sig: int) -> None:
-        """Tells it something."""
+        """Send a signal to the process."""
 
     def wait(self, timeout: float | None = None) -> int:
         """How it ended, as soon as it has."""
 
 
 class Process:
-    """A party in a process of its own, which can be killed and started again."""
+    """A party in its own process, which can be killed and started again."""
 
     def __init__(
         self, told: Member, seed: int | None = None, environment: Mapping[str, str] = NONE
@@ -405,7 +403,7 @@ class Process:
         self._running = self._begun()
 
     def free(self) -> None:
-        """Its port is anybody's."""
+        """Release its port."""
         if self.told.bound is not None:
             self.told.bound.close()
             self.told.bound = None
@@ -432,7 +430,7 @@ class Process:
         new.rename(new.with_name("ahead"))
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Ends it, and says how it ended."""
+        """End it; the exit code."""
         if self._running is None:
             return 0
         self._running.send_signal(how)
@@ -447,7 +445,7 @@ class Process:
 
 @dataclass
 class Processes(Served):
-    """Both parties in processes of their own; `parties` are further ones over the same stores."""
+    """Both parties in their own processes; `parties` are further ones over the same stores."""
 
     processes: tuple[Process, ...] = ()
 
@@ -462,7 +460,7 @@ def processes(
     copies: int = 1,
     **limits: object,
 ) -> Iterator[Processes]:
-    """Both parties over HTTP, in processes of their own; with two copies behind a balancer."""
+    """Both parties over HTTP, in their own processes; with two copies behind a balancer."""
     members = [
         member(directory / role, role, database, **limits)
         for role, database in zip(ROLES, databases, strict=True)

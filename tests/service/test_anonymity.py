@@ -61,7 +61,7 @@ class Pipe:
 
 @contextmanager
 def listening(address: str, handle: Callable[[socket.socket, str], None]) -> Iterator[int]:
-    """Calls `handle` with each connection, in a thread of its own; its port."""
+    """Call `handle` with each connection in a new thread; the port."""
     with socket.create_server((address, 0)) as front:
 
         def accept() -> None:
@@ -88,7 +88,7 @@ def terminate(
 
 
 def connect(pipe: Pipe, near: socket.socket, peer: str) -> None:
-    """A CONNECT proxy; its own connections come from its own address."""
+    """A CONNECT proxy; its outgoing connections have its own address."""
     pipe.peers.append(peer)
     head = b""
     while b"\r\n\r\n" not in head:

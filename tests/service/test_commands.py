@@ -54,7 +54,7 @@ def config(both: Threads, role: int) -> tuple[str, Path]:
 
 
 def published(both: Threads, command: Command, file: Path, question: str) -> str:
-    """An experiment of its own, by its digest."""
+    """A new experiment, by its digest."""
     text = file.read_text().replace("Which greeting do people like best?", question)
     file.write_text(text)
     made = result(command("experiment", "create", file, *config(both, 0), "--json"))

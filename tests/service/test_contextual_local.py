@@ -41,7 +41,7 @@ def described(one: Deployed, assigned: Assigned) -> LocalRound:
 
 
 def hold(one: Deployed, rng: random.Random) -> int:
-    """Everybody who is wanted joins, chooses and reports; then the deadline passes."""
+    """All slots are joined, devices choose and report; then the deadline passes."""
     one.step(2)
     wanted = sum(row.slots - row.assigned for row in one.coordinator.rounds(Stage.OPEN))
     asked = one.join(wanted) if wanted else []

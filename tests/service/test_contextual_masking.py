@@ -47,7 +47,7 @@ def described(one: Deployed, assigned: Assigned) -> MaskingRound:
 
 
 def hold(one: Deployed, rng: random.Random, come: float = 1.0) -> int:
-    """Everybody who is wanted joins, this part of them reports, and the stages run."""
+    """All slots are joined, this fraction reports, and the stages run."""
     one.step(2)
     wanted = sum(row.slots - row.assigned for row in one.coordinator.rounds(Stage.OPEN))
     asked = one.join(wanted) if wanted else []

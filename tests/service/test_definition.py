@@ -142,7 +142,7 @@ def test_an_epsilon_that_is_no_float_is_stored_exactly() -> None:
 
 
 def problems(**changed: object) -> list[str]:
-    """What is said about a definition with some entries as they stand in the file."""
+    """The errors of a definition with some entries as written in the file."""
     lines = write(Definition.of(**PLAIN)).splitlines()
     for name, value in changed.items():
         at = next(

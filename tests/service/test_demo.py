@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoProgress:
-    """How a real experiment stands after a few rounds."""
+    """The state of a real experiment after a few rounds."""
     with sqlite_pair(tmp_path_factory.mktemp("parties")) as pair:
         digest = pair.begin(experiment_of(1500, OPTIONS))
         for _ in range(3):

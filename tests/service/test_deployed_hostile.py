@@ -98,7 +98,7 @@ class Scene:
         return {row.identity: row.reports or 0 for row in rows}
 
     def all_released(self) -> None:
-        """Everybody reports, and every report counts once."""
+        """All participants report, and every report counts once."""
         for guest in self.guests:
             assert set(self.send(guest)) == {204}
         released = self.finish()

@@ -52,7 +52,7 @@ class Taken:
 
 @dataclass
 class Deployment:
-    """Parties in processes of their own, and one experiment."""
+    """Parties in their own processes, and one experiment."""
 
     members: list[Member]
     processes: list[Process]
@@ -92,7 +92,7 @@ class Deployment:
         return found
 
     async def person(self, http: httpx.AsyncClient) -> None:
-        """One device with a ledger, which repeats whatever fails."""
+        """One device with a ledger, which retries every failure."""
         ledger = Ledger(":memory:")
         pins = Pins(self.members[0].url, *(public_key(one.key).hex() for one in self.members))
         device = AsyncDevice(ledger, pins, http=http, accept=Acceptance(obedient_coordinator=True))
@@ -143,7 +143,7 @@ class Deployment:
             await asyncio.gather(*(several() for _ in range(PEOPLE)), watch())
 
     def check(self, terms: Terms) -> None:
-        """After the last round is over: what the parties say agrees with what devices saw."""
+        """After the last round the parties' results agree with the devices' receipts."""
         wait_for(self.stopped, LONGEST)
         live = (Stage.OPEN, Stage.CLOSING, Stage.PREPARING)
         wait_for(lambda: not any(one["stage"] in live for one in self.status()["rounds"]), LONGEST)

@@ -175,7 +175,7 @@ def test_an_unrequested_compressed_reply_is_not_decompressed() -> None:
 
 
 class Dripping(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that arrives byte by byte and never ends, each in time for its own limit."""
+    """An endless body that arrives byte by byte, each within its own time limit."""
 
     def __init__(self, passed: Callable[[float], None]) -> None:
         self.sent, self._passed = 0, passed
@@ -527,7 +527,7 @@ def test_the_first_of_two_concurrent_joins_counts(ledger: Ledger, asked: tuple[b
 
 
 def rejected_round(parties: Parties, device: Device) -> Open:
-    """A round that is rejected because too few came."""
+    """A round aborted with too few reports."""
     released = parties.open(minimum=2)
     assert device.join(parties.experiment).asked
     device.wait_and_report()

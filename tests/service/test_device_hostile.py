@@ -183,7 +183,7 @@ def test_terms_naming_the_same_predecessor_share_no_limits(ledger: Ledger) -> No
 
 
 def others_naming(parties: Parties, ledger: Ledger) -> tuple[Parties, Device]:
-    """Other parties with a tiny ε, who name the experiment as preceding their own."""
+    """Other parties with a tiny ε, whose terms name the experiment as their predecessor."""
     tiny = StatedGuarantee(Fraction(1, 100))
     about: dict[str, Any] = {"guarantee": tiny, "noise": Noise(Fraction(200))}
     made = terms(predecessor=parties.experiment, parties=foreign(), **about)

@@ -48,7 +48,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
 
 
 def begin(both: Threads, question: str, timing: Timing = QUICK, **changed: Any) -> bytes:
-    """An experiment of its own on the same servers, with a round that is open."""
+    """A new experiment on the same servers, with an open round."""
     few = {"aggregation": Aggregation(1), "answer": ANSWER, "question": question}
     digest = both.begin(experiment_of(horizon=400), timing, **(few | changed))
     wait_for(lambda: _round(both, digest)["stage"] == "open")

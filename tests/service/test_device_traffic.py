@@ -33,12 +33,12 @@ def early(value: int) -> Act:
 
 
 def late(value: int) -> Act:
-    """The outcome comes at the last moment, and then again."""
+    """The event is recorded at the last moment, and again."""
     return lambda device, parties: _recorded(device, parties, value, 59.9, 0.05)
 
 
 def after(value: int) -> Act:
-    """The outcome comes when everything is sent."""
+    """The event is recorded after everything was sent."""
     return lambda device, parties: _recorded(device, parties, value, 139.0)
 
 

@@ -33,7 +33,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
 
 @contextmanager
 def proxied(target: str, **broken: Any) -> Iterator[str]:
-    """A proxy that spoils what it is told to."""
+    """A proxy that alters the given parts."""
 
     class Proxy(http.server.BaseHTTPRequestHandler):
         def pass_on(self) -> None:

@@ -187,7 +187,7 @@ class Story:
         self.copies.append(copied)
 
     def restore(self) -> None:
-        """An older database comes back; the key files stay, as they must."""
+        """Restore an older database; the key files stay, as required."""
         copied = self.random.choice(self.copies)
         role = next(copied.iterdir()).name.split(".")[0]
         place = ("coordinator", "helper").index(role)
@@ -199,7 +199,7 @@ class Story:
         self.pair.restart()
 
     def look(self) -> None:
-        """Whatever a key file has ever handed on stays what it was."""
+        """Whatever a key file has released stays unchanged."""
         for role in (0, 1):
             for file in (self.directory / f"keys{role}").glob(f"{role:02x}*.record"):
                 record = RoundRecord.decode(file.read_bytes())

@@ -30,7 +30,7 @@ REPORT = f"/rounds/{'b' * 32}/reports/3"
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """An application that says how long the body was; some paths fail."""
+    """An application that returns the body's length; some paths fail."""
     message = await receive()
     assert not message["more_body"]
     if scope["path"] == "/fails":
@@ -41,9 +41,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 def front(limits: Limits | None = None, origins: tuple[str, ...] = ("*",)) -> LimitsMiddleware:
-    """A front in whose world no time passes, so that nobody's bucket fills while a test is held
-    up.
-    """
+    """A middleware with a stopped clock, so that no rate bucket refills during a slow test."""
     found = limits or Limits()
 
     async def report_size(scope: Any) -> int | None:

@@ -61,7 +61,7 @@ def joined(both: Threads, digest: bytes) -> Joined:
 
 
 def rows(party: ServerParty) -> dict[str, int]:
-    """How much is in the tables that somebody's request can make grow."""
+    """The number of rows in tables that requests can grow."""
     with party.store.begin() as transaction:
         rows = transaction.connection.rows
         kept = (schema.terms, schema.shares, schema.joins, schema.spent, schema.served)

@@ -44,7 +44,7 @@ class Lightning:
         self.left, self.after = commits, after
 
     def clear(self) -> None:
-        """The parties start again; the next strike comes `PERIOD` commits later."""
+        """Restart the parties; the next crash is `PERIOD` commits later."""
         self.down, self.left = False, PERIOD
 
     @contextmanager
@@ -83,7 +83,7 @@ class StruckRecords(RecordDirectory):
 
 
 class Story:
-    """One batch of rounds from planning to release; parties go down and come back."""
+    """One batch of rounds from planning to release, with crashes and restarts of the parties."""
 
     def __init__(self, one: Fronted, lightning: Lightning, seed: int) -> None:
         self.one, self.lightning, self.random = one, lightning, random.Random(seed)

@@ -108,7 +108,7 @@ class Participants:
                 time.sleep(5 * AGAIN)
 
     def wanted(self) -> int:
-        """Places that somebody may still take, with a second to spare."""
+        """Slots that can still be taken, with a second to spare."""
         rounds = self.both.coordinator.status(self.digest)["rounds"]
         ending = time.time() + 1 + TIMING.margin
         return sum(
@@ -232,7 +232,7 @@ def kill(process: Process, times: int, seed: int) -> None:
 
 @contextmanager
 def killing(both: Processes, times: int) -> Iterator[Callable[[], bool]]:
-    """Kills each party so often; tells whether there is more to come."""
+    """Kill each party so often; whether more kills remain."""
     with ThreadPoolExecutor(len(both.processes)) as killers:
         running = [killers.submit(kill, one, times, n) for n, one in enumerate(both.processes)]
         yield lambda: not all(one.done() for one in running)

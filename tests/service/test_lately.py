@@ -16,7 +16,7 @@ from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCac
 
 
 class Looked:
-    """Says how often it was asked, of each name; the first `failing` times it cannot."""
+    """Counts lookups of each name; the first `failing` times they fail."""
 
     def __init__(self, failing: int = 0) -> None:
         self.asked: list[str] = []

@@ -63,7 +63,7 @@ ENDLESS = {  # what comes first, and then again and again, each part in time
 
 @contextmanager
 def endless(first: bytes, again: bytes) -> Iterator[str]:
-    """The address of a server whose responses never end."""
+    """The address of a server with endless responses."""
     over = threading.Event()
 
     class Answer(socketserver.BaseRequestHandler):

@@ -187,7 +187,7 @@ def drawn_of(one: Deployed, count: int = 3000) -> list[int]:
 
 
 def unlike(drawn: list[int], distribution: DiscreteLaplace) -> bool:
-    """Whether values do not come from the distribution (chi-squared over 13 classes)."""
+    """Whether values do not follow the distribution (chi-squared over 13 classes)."""
     from scipy.stats import chi2
 
     edge = 6

@@ -37,7 +37,7 @@ def rows(pair: Pair) -> int:
 
 
 def play(pair: Pair, digest: bytes) -> int:
-    """Everybody who is wanted in the open rounds reports, in groups; then the rounds end."""
+    """All slots of the open rounds report, in groups; then the rounds end."""
     pair.step(2)
     wanted: int = sum(
         one["places"] - one["given"]

@@ -40,7 +40,7 @@ OPTIONS = (HOSTILE, "</title></style>", "plain")
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A helper that is held up by other tests is not shown as one that is away."""
+    """A slow helper under other tests' load is not shown as unavailable."""
     monkeypatch.setattr(pages, "PATIENCE", 30.0)
 
 

@@ -188,7 +188,7 @@ def report(directory: Path, client: httpx.Client) -> None:
 
 
 def kept_up_to_date(client: httpx.Client, address: str) -> None:
-    """What a page is sent comes when it is said, not when a buffer is full."""
+    """A page gets its events immediately, not when a buffer is full."""
     (experiment,) = client.get(f"{address}/experiments").json()
     with client.stream("GET", f"{address}/e/{experiment['digest']}/live", timeout=30) as told:
         assert told.headers["Content-Type"].startswith("text/event-stream")

@@ -43,7 +43,7 @@ class Round:
 
 
 class Asked:
-    """A coordinator whose record has no stage until another process ends one; counts the looks."""
+    """A coordinator whose record has no stage until another process ends one; counts the polls."""
 
     def __init__(self) -> None:
         self.rounds = {ROUND: Round(), OTHER: Round()}
@@ -78,7 +78,7 @@ def route(asked: Asked) -> StageRoute:
 
 
 async def holding(one: StageRoute, count: int) -> None:
-    """Wait until so many questions are held."""
+    """Wait until so many long polls are pending."""
     async with asyncio.timeout(10):
         while one._held.total() < count:
             await asyncio.sleep(0.001)

@@ -31,7 +31,7 @@ def room(party: ServerParty, pages: int) -> None:
 
 @contextmanager
 def gone(url: str) -> Iterator[None]:
-    """Nobody is connected to this database, and nobody can connect."""
+    """Disconnect and block all connections to this database."""
     where = sql.make_url(url)
     name = where.database
     engine = sql.create_engine(where.set(database="postgres"), isolation_level="AUTOCOMMIT")

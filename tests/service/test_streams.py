@@ -68,7 +68,7 @@ def several(
 
 @contextmanager
 def stream(address: str, digest: bytes, seen: str = "") -> Iterator[Iterator[dict[str, Any]]]:
-    """What a page is told from now on."""
+    """The events of a page from now on."""
     path = f"{address}/e/{digest.hex()}/live?seen={seen}"
     with httpx.stream("GET", path, headers=PASSWORD, timeout=30) as answer:
         assert answer.status_code == 200
@@ -77,7 +77,7 @@ def stream(address: str, digest: bytes, seen: str = "") -> Iterator[Iterator[dic
 
 
 def get(url: str, headers: Mapping[str, str] = NONE) -> httpx.Response:
-    """An answer, also of a process that is held up."""
+    """A response, also of a slow process."""
     return httpx.get(url, headers=headers, timeout=30)
 
 

@@ -50,7 +50,7 @@ def dumped(pair: Pair) -> bytes:
 
 @pytest.fixture
 def told(pair: Pair, tmp_path: Path) -> tuple[Pair, list[bytes], Callable[[], bytes]]:
-    """A pair after a round, the marks of everybody who took part, and what is left on disk."""
+    """A pair after a round, the markers of all participants, and the remaining files."""
     digest = pair.begin(admission="invitation")
     pair.step(2)
     invited = invitations.make(digest, pair.secrets[0], PEOPLE)

@@ -32,7 +32,7 @@ def running(make_pair: Callable[..., Pair]) -> tuple[Pair, bytes]:
 
 
 def finish(pair: Pair, digest: bytes) -> list[dict[str, Any]]:
-    """Everybody else comes, and the rounds end; the first rounds."""
+    """All other participants report, and the rounds end; the first rounds."""
     rounds = pair.coordinator.status(digest)["rounds"]
     left = sum(one["places"] - one["given"] for one in rounds)
     pair.report(digest, pair.participants(digest, left), lambda _: 0)
