@@ -96,7 +96,7 @@ MENTIONED = list(dict.fromkeys(line for page in PAGES for line in mentions(page)
 
 
 def run(path: Path, where: Path) -> None:
-    """A program of a user's, in a directory of its own, with the package from outside at hand."""
+    """A user's program in its own directory, with the external package importable."""
     paths = [str(ROOT / "tests" / "outside" / "package"), os.environ.get("PYTHONPATH", "")]
     ended = subprocess.run(
         [sys.executable, "-W", "error", str(path)],

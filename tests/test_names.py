@@ -18,7 +18,7 @@ from tacit.types import Arm, Assignment, Design, Round
 
 
 class Own(Assignment):
-    """Somebody's own class, in a module that is loaded."""
+    """A user's class in a loaded module."""
 
     @property
     def coordinates(self) -> int:

@@ -15,7 +15,7 @@ def options_of(name: str, **options: Any) -> dict[str, Any]:
 
 
 def problem_for(name: str, **options: Any) -> ArmsProblem:
-    """A problem of arms; `binary` says what rewards are like."""
+    """A problem of arms; `binary` tells whether rewards are bits."""
     problem = lookup(name).make_problem(options_of(name, **options))
     assert isinstance(problem, ArmsProblem)
     return replace(problem, binary=options.get("binary", False))

@@ -44,7 +44,7 @@ def small(name: str) -> Problem:
 
 
 def ready(name: str, seed: int = 5) -> tuple[Experiment, Start]:
-    """A small experiment in a world of its own."""
+    """A small experiment with its own environment."""
     start = small(name).start(seed, None)
     return lookup(name).build(small(name).for_environment(start.world, seed)), start
 

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Recorded(Environment):
-    """One recorded reward per user, in the order in which they come, whatever arm they try."""
+    """One recorded reward per user in order of arrival, whatever arm they try."""
 
     binary = True
 
@@ -46,7 +46,7 @@ class Recorded(Environment):
 
 @dataclass
 class Transcript:
-    """What the server sees: who was asked to try what, and every released value."""
+    """The server's view: assignments, and every released value."""
 
     decisions: list[tuple[int, int]]
     released: list[int]
@@ -89,7 +89,7 @@ def affected(experiment: Experiment, rng: np.random.Generator) -> Callable[[Floa
 
 
 def afterwards(transcript: Transcript) -> float:
-    """Everything that came later, in one number."""
+    """All later releases, as one number."""
     return (
         float(sum(transcript.released[1:]))
         + 0.001 * len(transcript.decisions)

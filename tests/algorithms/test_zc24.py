@@ -53,7 +53,7 @@ FEDERATED = {
 
 
 def run(name: str, **changes: Any) -> Result:
-    """At the guarantee of the paper's Figure 2(b), unless told."""
+    """At the guarantee of the paper's Figure 2(b) by default."""
     return simulate(lookup(name), **{**options_of(name, epsilon=0.2, delta=0.1), **changes})
 
 

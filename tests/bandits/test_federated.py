@@ -193,8 +193,8 @@ def test_radius_and_estimate_match_algorithm_1() -> None:
 
 
 def transcript(lazy: bool, first_user: float, seed: int) -> tuple[list[int], list[Floats]]:
-    """When a silo speaks and what it says without noise, its first user's features scaled by
-    `first_user`; what comes back is fixed.
+    """The times and noiseless contents of a silo's messages, its first user's features scaled by
+    `first_user`; replies are fixed.
     """
     learner = FederatedLinUCB(2, 3, 20, 5, regularizer=1.0, rules=SiloRules(lazy=lazy))
     silo = Silo(sums_for(learner, private=False).encoder())

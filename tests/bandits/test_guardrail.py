@@ -72,7 +72,7 @@ def restored(experiment: Experiment) -> Experiment:
 
 
 def tally(mean: float, people: int = 400, rounds: int = 3) -> Tally:
-    """Rounds that came out as expected."""
+    """Rounds with their expected results."""
     found = Tally(10_000, 3_000)
     for _ in range(rounds):
         found.add(Estimate(mean * people, ErrorDistribution(people, 1, NOISE)))

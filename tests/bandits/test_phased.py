@@ -57,9 +57,7 @@ def drive(
     variance: float = 0.0,
     limit: int = 1000,
 ) -> list[Round]:
-    """Plays up to `limit` phases with Gaussian errors of exactly the variance that the learner is
-    told.
-    """
+    """Plays up to `limit` phases with Gaussian errors of the stated variance."""
     phases: list[Round] = []
     while len(phases) < limit and (proposed := learner.propose()):
         (round_,) = proposed

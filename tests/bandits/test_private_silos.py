@@ -86,7 +86,7 @@ class Bits(Synthetic):
 
 @dataclass(frozen=True, eq=False)
 class Few(Bits):
-    """The same actions for everybody."""
+    """The same actions for every participant."""
 
     def contexts(self, rng: np.random.Generator) -> Floats:  # noqa: ARG002
         """Always those of one seed."""
@@ -96,7 +96,7 @@ class Few(Bits):
 
 @dataclass(frozen=True, eq=False)
 class Slight(Synthetic):
-    """Rewards within 0.05 of means between 0.1 and 0.9: next to no noise of their own."""
+    """Rewards within 0.05 of means between 0.1 and 0.9: almost no noise of their own."""
 
     def rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
         """Linear means, never cut."""

@@ -20,7 +20,7 @@ from tacit.types import Design, Estimate, Floats, Round, VectorError
 
 
 class Answers(Protocol):
-    """A world: what comes of a round, its pseudo-regret, and that of choosing at random."""
+    """An environment: the result of a round, its pseudo-regret, and that of a random choice."""
 
     def answer(self, round_: Round, rng: np.random.Generator) -> tuple[Estimate, float]:
         """The estimate and the regret of a round."""

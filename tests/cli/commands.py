@@ -34,7 +34,7 @@ def rejected(ended: Ended) -> str:
 
 
 def program(*words: object, **environment: str) -> Ended:
-    """A command in an interpreter of its own."""
+    """A command in a new interpreter."""
     call = [sys.executable, "-m", "tacit", *map(str, words)]
     ended = subprocess.run(
         call, capture_output=True, text=True, check=False, env={**os.environ, **environment}

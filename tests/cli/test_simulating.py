@@ -34,7 +34,7 @@ def wide(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """A row per participation; everybody comes twice."""
+    """A row per participation; every participant has two."""
     rows = [f"{i // 2},{'ab'[i % 2]},{(i % 10) / 10}" for i in range(PEOPLE)]
     path = tmp_path / "long.csv"
     path.write_text("\n".join(["user,arm,reward", *rows]) + "\n", encoding="utf-8")

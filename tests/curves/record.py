@@ -86,9 +86,7 @@ CASES: dict[str, str] = {
 
 
 def simulated(case: str) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Regret at the checkpoints, by seed; and what is printed besides: the guarantee's numbers and
-    identifiers, and the bits that everybody sends.
-    """
+    """Regret at the checkpoints, by seed, with the printed guarantee, identifiers and bits."""
     from tacit.cli import main
 
     algorithm = case.split()[0]

@@ -191,7 +191,7 @@ def line(label: int, query: int, features: np.ndarray) -> str:
 
 
 def three_groups(rows: int = 60) -> list[str]:
-    """Documents of three kinds: their features lie far apart, and their labels differ."""
+    """Documents of three well-separated kinds of features with different labels."""
     rng = np.random.default_rng(0)
     return [line(2 * (i % 3), i // 10, 10.0 * (i % 3) + rng.normal(size=136)) for i in range(rows)]
 

@@ -27,7 +27,7 @@ TABLE = Recorded((np.linspace(0, 1, 50), np.linspace(0, 0.5, 30)), ("A", "B"))
 
 
 def log(rows: int = 4000, seed: int = 0) -> Recorded:
-    """Two kinds of participants; those who do well had been likelier to get option A."""
+    """Two kinds of participants; those with high rewards were likelier to get option A."""
     rng = np.random.default_rng(seed)
     good = rng.random(rows) < 0.5
     chance = np.where(good, 0.8, 0.2)

@@ -125,14 +125,14 @@ class Known:
 
 @dataclass
 class Results:
-    """What became of mutants on this very tree, and which test noticed each, on whatever tree."""
+    """Results of mutants on this tree, and the test that detected each, on any tree."""
 
     found: dict[str, str]
     noticed: dict[str, str]
 
     @staticmethod
     def kept(tree: str, fresh: bool) -> Results:
-        """Those of the last run, if nothing has changed since; `noticed` only says what to ask."""
+        """Results of the last run if nothing has changed since; `noticed` only orders the tests."""
         noticed = json.loads(NOTICED.read_text(encoding="utf-8")) if NOTICED.exists() else {}
         if fresh or not KEPT.exists():
             return Results({}, noticed)
@@ -189,7 +189,7 @@ class Bench:
         return ("caught" if failed else "SURVIVES"), failed
 
     def _first(self, tests: list[str], broken: Broken) -> tuple[str, str] | None:
-        """What the first of these tests that fails says; None if none does so by itself."""
+        """The message of the first of these tests that fails alone; None if none does."""
         left = [test for test in tests if self._known.sound.get(test, True)]
         while left:
             run = self._run(left, broken)
@@ -257,7 +257,7 @@ def digest() -> str:
 
 
 def work(chosen: list[Mutant], results: Results, tree: str, workers: int) -> Known:
-    """Fills in `results`, and says what is known of the tests; each result is kept at once."""
+    """Run mutants, store each result in `results` at once, and report test times."""
     started = time.monotonic()
     left = [mutant for mutant in chosen if mutant.name not in results.found]
     known = Known()

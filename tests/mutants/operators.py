@@ -130,7 +130,7 @@ def conditions(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def swap(old: str, new: str) -> Rewrite:
-    """One expression for another, wherever it stands; at least once."""
+    """Replace one expression by another wherever it occurs, at least once."""
     wanted = ast.dump(_expression(old))
 
     def rewrite(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -150,7 +150,7 @@ class Reports:
 
 
 class Server(Reports):
-    """Takes the place of pytest's own loop over tests: forks for each request that comes in."""
+    """Replaces pytest's loop over tests: forks for each request."""
 
     def __init__(self, requests: int, answers: int) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class Server(Reports):
 
 
 def _read(pipe: int) -> Any:
-    """What a fork says, until it ends or says nothing for too long: a `Run`, or None."""
+    """A fork's output until it ends or is silent for too long: a `Run`, or None."""
     took: dict[str, float] = {}
     begun = ""
     for said, test, seconds in _lines(pipe):

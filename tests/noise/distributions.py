@@ -72,7 +72,7 @@ def exact(number: object) -> mp.mpf:
 
 
 def reference(distribution: NoiseDistribution) -> Callable[[int], mp.mpf]:
-    """ln P[X = k] in mpmath, by a route of its own; call it inside `digits()`."""
+    """ln P[X = k] in mpmath, computed independently; call it inside `digits()`."""
     match distribution:
         case DiscreteLaplace(scale=scale):
             b = exact(scale)

@@ -88,8 +88,8 @@ def summed(one: NoiseDistribution, other: NoiseDistribution) -> Table:
 
 @dataclass(frozen=True)
 class Mixture(NoiseDistribution):
-    """Discrete Laplace noise of one scale or another: not log-concave, and it does not say what it
-    is instead.
+    """Discrete Laplace noise of one of two scales: not log-concave, and without declared
+    properties.
     """
 
     scales: tuple[float, ...]

@@ -88,8 +88,8 @@ def test_the_distribution_modulo_m_agrees_with_brute_force(name: str, modulus: i
 
 
 def misread(distribution: NoiseDistribution, total: int, largest_sum: int, modulus: int) -> float:
-    """P[the analyzer does not read `total` + noise]: residues above largest_sum + τ stand for
-    negatives.
+    """P[the analyzer does not decode `total` + noise]: residues above largest_sum + τ are
+    negative.
     """
     start, pmf = entries(distribution)
     released = total + start + np.arange(len(pmf))

@@ -178,7 +178,7 @@ def test_a_thousand_fold_composition_runs_in_bounded_memory() -> None:
 
 
 def test_an_infinite_loss_dominates_the_composition() -> None:
-    """Found in review: no finite loss had any mass, and the grid search crashed."""
+    """Found: no finite loss had any mass, and the grid search crashed."""
     hopeless = privacy_loss(Binomial(3), 10)
     assert ComposedLoss(((hopeless, 2),)).delta(5.0) == 1.0
     assert math.isinf(compose_losses([privacy_loss(DiscreteLaplace(1), 1), hopeless]).epsilon(1e-3))
@@ -268,7 +268,7 @@ def test_several_participations_are_accounted_in_every_batch(batches: int) -> No
 
 
 def test_deltas_of_the_batches_count_against_the_total() -> None:
-    """Found in review: 100 batches of (0.1, 1e-6) were said to be (5.99, 1e-5), but their
+    """Found: 100 batches of (0.1, 1e-6) were said to be (5.99, 1e-5), but their
     exceptions alone add up to 1e-4.
     """
     found = compose_participations(ApproximateDP(0.1, 1e-6), 100, 1e-5)

@@ -275,7 +275,7 @@ def test_pure_implies_the_divergences_of_randomized_response_and_of_lemma_10(
 
 
 def test_the_divergence_of_a_tiny_pure_guarantee_is_not_lost_to_cancellation() -> None:
-    """Found in review: it was 0 below epsilon = 1e-8, so an odometer spent nothing."""
+    """Found: it was 0 below epsilon = 1e-8, so an odometer spent nothing."""
     for epsilon in (1e-8, 1e-10, 1e-14):
         assert PureDP(epsilon).renyi(2) == pytest.approx(epsilon**2, rel=1e-6)
 

@@ -360,7 +360,7 @@ def test_a_shift_beyond_the_support_has_infinite_loss(distribution: NoiseDistrib
 
 
 def test_a_table_with_a_gap_is_processed_fully() -> None:
-    """Found in review: the search for the window's edges stopped at the gap and delta was 0."""
+    """Found: the search for the window's edges stopped at the gap and delta was 0."""
     assert privacy_loss(Table.of(0, np.array([0.5, 0, 0, 0, 0, 0, 0.5])), 1).delta(1.0) == 1.0
     lumpy = Table.of(-2, np.array([0.1, 0.0, 0.3, 0.0, 0.0, 0.2, 0.4]))
     p = dict(zip(range(-2, 5), lumpy.probabilities, strict=True))
@@ -380,7 +380,7 @@ def test_missing_mass_of_a_table_counts_as_infinite_loss() -> None:
 
 
 def test_a_wide_bounded_distribution_keeps_the_mass_at_its_end() -> None:
-    """Found in review: the first block of a geometric distribution was dropped, and delta came out
+    """Found: the first block of a geometric distribution was dropped, and delta came out
     0.15% low.
     """
     beta = Fraction(9995, 10_000)

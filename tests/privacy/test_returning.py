@@ -34,8 +34,8 @@ STEP = 2e-4  # losses are rounded down to multiples of it, so that sums are belo
 
 
 def delta_below(distributions: list[tuple[NoiseDistribution, int]], epsilon: float) -> float:
-    """A number below the true δ of a participant who is in a round of each of these noises, moved
-    so far, always in the direction of larger sums: losses rounded down and multiplied out.
+    """A lower bound on the true δ of a participant in a round of each of these noises, moved
+    upwards each time: losses rounded down and convolved.
     """
     size, offset = 1 << 18, 0
     spectrum = np.ones(size // 2 + 1, complex)

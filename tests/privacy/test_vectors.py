@@ -200,7 +200,7 @@ def test_binomial_l2_noise_needs_enough_bits_and_says_so() -> None:
 
 
 def test_likely_outcomes_are_enumerated_where_their_tail_is_bounded() -> None:
-    """Found in review: with a mean of 60.5 the window was one outcome short on one side of what the
+    """Found: with a mean of 60.5 the window was one outcome short on one side of what the
     tail bound covers.
     """
     distribution = Binomial(121)

@@ -343,7 +343,7 @@ def prefix() -> Protocol:
 
 
 def central_prefix() -> Protocol:
-    """The same step in the hands of a trusted server, who draws the noise."""
+    """The same step with a trusted server that draws the noise."""
     target, shape = ApproximateDP(2.0, 0.05), factorize("tree", 2)
     sums = calibrated(SiloStream(shape, 4, 3, 1.5, people=4), CENTRAL, "skellam", target)
     before = HISTORY[:, 0].sum(axis=0)

@@ -37,8 +37,8 @@ def guarantee_of(protocol: BallSum) -> ApproximateDP:
 
 
 def hidden(protocol: BallSum) -> Any:
-    """The noise that hides a participant from the adversary: all of it, or one message's, or that
-    of all but one who takes their own share off.
+    """The noise against the adversary: all of it, one message's, or that of all but one who
+    subtracts their own share.
     """
     if isinstance(protocol, SecureBall):
         return protocol.distribution.sum_of_shares(protocol.participants - 1)

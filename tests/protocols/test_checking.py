@@ -94,7 +94,7 @@ class Outside(SumProtocol):
 
 
 class NoNoise(Outside):
-    """Says so in its distribution."""
+    """Declares no noise in its distribution."""
 
     def noise(self) -> int:
         return 0
@@ -285,7 +285,7 @@ def test_server_noise_is_sampled_and_its_source_checked() -> None:
 
 
 class OneWay(Outside):
-    """A one is told apart from a zero now and then, a zero never from a one."""
+    """A one is sometimes distinguishable from a zero, a zero never from a one."""
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:  # noqa: ARG002
         return Table.of(0, np.array([0.9, 0.1] if total else [1.0, 0.0]))

@@ -83,7 +83,7 @@ def prefix_paths() -> Iterator[tuple[str, Path]]:
 
 
 def vector_paths() -> Iterator[tuple[str, type[Any], Path]]:
-    """Everybody holds the upper end of the range, which rounding leaves alone."""
+    """Every participant holds the upper end of the range, which rounding leaves unchanged."""
     top = np.ones(NUMBERS)
 
     def rows(one: Callable[[], Any]) -> Callable[[], Integers]:
@@ -109,7 +109,7 @@ def vector_paths() -> Iterator[tuple[str, type[Any], Path]]:
 
 
 def ball_paths() -> Iterator[tuple[str, type[Any], Path]]:
-    """Everybody holds nothing, so all that is seen is noise."""
+    """Every participant holds zero, so the view is noise only."""
     centre = np.zeros(NUMBERS)
 
     def rows(protocol: Any, numbers: Callable[[], Any]) -> Callable[[], Integers]:

@@ -52,7 +52,7 @@ DRAWS = {
 
 
 def everyone(name: str, protocol: Any, source: str) -> list[str]:
-    """What each participant sends, and what is released, each with a stream of its own."""
+    """The messages of each participant, and the release, each from its own random stream."""
     said = []
     messages = []
     for place, report in enumerate(CASES[name].reports):

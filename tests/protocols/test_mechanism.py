@@ -143,7 +143,7 @@ def unchecked(mechanism: PerRound, **changes: Any) -> PerRound:
 
 
 def described(protocol: Protocol) -> dict[str, Any]:
-    """Everything that a round's participants and servers are told of it."""
+    """Everything that describes a round to its participants and servers."""
     numbers = ("participants", "coordinates", "minimum", "bits_per_participant", "guarantee")
     more = ("precision", "modulus", "share", "distribution", "noise_bits", "bias")
     return {
@@ -797,7 +797,7 @@ def patched(users: int, target: PureDP) -> SumProtocol:
 
 
 class Lenient(PerRound):
-    """A mechanism of somebody else's."""
+    """A mechanism of an external package."""
 
     @property
     def outside(self) -> bool:
@@ -936,7 +936,7 @@ class Boastful(PerRound):
 
 
 class Boast(PureDP):
-    """A guarantee that says what it likes."""
+    """A guarantee class with unfounded claims."""
 
     def __post_init__(self) -> None:
         pass

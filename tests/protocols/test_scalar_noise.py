@@ -50,7 +50,7 @@ def signed(residue: int, modulus: int) -> int:
 
 
 class Messages(Path):
-    """Enough messages to tell noise from half or twice as much."""
+    """Enough messages to distinguish noise from half or twice as much."""
 
     def sample(self) -> Integers:
         """Participants x steps x numbers."""
@@ -63,7 +63,7 @@ def each(one: Callable[[], int]) -> Callable[[], Integers]:
 
 
 def of_share(protocol: Any, share: NoiseDistribution) -> Messages:
-    """Messages of participants who report 0: a residue, or shares that add up to one."""
+    """Messages of participants who report 0: a residue, or shares that sum to one."""
 
     def sent() -> int:
         message = protocol.randomize(0.0)
@@ -73,7 +73,7 @@ def of_share(protocol: Any, share: NoiseDistribution) -> Messages:
 
 
 def of_server(protocol: Any) -> Messages:
-    """What servers open of participants who report 0."""
+    """Releases of participants who report 0."""
     distribution = protocol.released_distribution(0, PEOPLE)
     messages = [protocol.randomize(0.0) for _ in range(PEOPLE)]
     return Messages(each(lambda: protocol.combine(messages).value), distribution)
@@ -238,7 +238,7 @@ def lies(protocol: RandomizedBits, reward: float) -> Integers:
 
 
 def problems_of_bits(epsilon: float) -> set[str]:
-    """What is wrong with lies; nothing, but for a chance of 1e-9 per run.
+    """Defects of bit flips; none, except with probability 1e-9 per run.
 
     Lies are Binomial(n, 1/(1 + e^ε)) for either bit. Of two neighbours in disjoint pairs both lie
     or both do not with a known probability, so that the number of such pairs is binomial, too.
@@ -264,7 +264,7 @@ FLIP = RandomizedBits.flip
 
 
 class Twice:
-    """Every lie is told in two messages."""
+    """Every flip is used in two messages."""
 
     def __init__(self) -> None:
         self.kept: bool | None = None

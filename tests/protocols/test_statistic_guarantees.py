@@ -36,7 +36,7 @@ SIZES = (64, 10_000)
 
 
 def unknown(protocol: Any) -> list[NoiseDistribution]:
-    """The noise of each coordinate that nobody but the honest parties knows.
+    """The noise of each coordinate that only the honest parties know.
 
     One server's draw, or the shares of all reports that must arrive less the dishonest ones.
     """

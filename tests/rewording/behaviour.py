@@ -63,7 +63,7 @@ def start(case: str) -> tuple[Experiment, Any]:
 
 
 def step(experiment: Experiment, round_: Round, world: Any) -> str:
-    """One round by a seed of its own; the guarantee that its estimate carries."""
+    """One round with its own seed; the guarantee that its estimate carries."""
     rng = np.random.default_rng([5, round_.number])
     protocol = experiment.open(round_) if round_.released else None
     played = world.play(round_, protocol, rng)

@@ -40,7 +40,7 @@ AMONG = Neighbourhood(7, 4)  # everybody's neighbours are all others: any four o
 
 
 def ways(protocol: Any) -> tuple[str, ...]:
-    """What a protocol goes through; several metrics go as their part does."""
+    """The aggregations of a protocol; several metrics use those of their part."""
     return FITS[type(getattr(protocol, "part", protocol))][0]
 
 
@@ -66,7 +66,7 @@ def started(name: str) -> tuple[Protocol, list[Any]]:
 
 
 def how(through: str, gone: range | tuple[int, ...]) -> dict[str, Any]:
-    """Those participants never reach the server, or one of two servers."""
+    """Those participants reach no server, or one of two."""
     lost: dict[str, dict[str, Any]] = {
         "masking": {"dropouts": Dropouts(mask=gone), "among": AMONG},
         "two-servers": {"lost": (gone, ())},

@@ -99,7 +99,7 @@ class LocalFederation:
         return InProcessExchange({name: lambda n=name: self.agents[n] for name in self.agents})  # type: ignore[misc]
 
     def coordinator(self, exchange: Any = None) -> FederationCoordinator:
-        """A coordinator that goes on from its records."""
+        """A coordinator that resumes from its records."""
         records = self.records.setdefault("coordinator", MemoryRecords())
         timing = CoordinatorTiming(clock=lambda: self.now, sleep=no_sleep)
         return FederationCoordinator(

@@ -266,7 +266,7 @@ def test_a_silos_files_are_readable_by_their_owner_only(tmp_path: Path, definiti
 
 @contextmanager
 def running(path: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """An agent in a process of its own, reachable."""
+    """An agent in its own process, ready for requests."""
     process = subprocess.Popen([sys.executable, "-m", "tacit", "silo", "serve", str(path)])
     relay = AgentRelay("127.0.0.1", port, "wrong token")
     for _ in range(600):

@@ -139,7 +139,7 @@ def run_with_a_stop(folder: Path, stop: int | None) -> int:
 
 
 def play(federation: LocalFederation, played: set[int], step: int) -> None:
-    """Two patients per silo; an agent that stops is started, its patient comes again."""
+    """Two patients per silo; a crashed agent is restarted, and its patient repeated."""
     played.add(step)
     for number in range(3):
         for _ in range(BATCH):

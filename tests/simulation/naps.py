@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Nap:
-    """Sleeps for a while and says where; leaves its process's number behind if told to."""
+    """Sleeps for a while and records where; writes its process's number on request."""
 
     seconds: float
     pids: Path | None = None

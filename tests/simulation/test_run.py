@@ -33,7 +33,7 @@ GAPS = (0.7, 0.0, 0.4)
 
 
 class Scripted(Learner):
-    """Plays a list of (arm, participants), round by round, whatever it sees."""
+    """Plays a fixed list of (arm, participants), round by round."""
 
     def __init__(
         self, arms: int, horizon: int, script: tuple[tuple[tuple[int, int], ...], ...]

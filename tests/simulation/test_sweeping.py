@@ -35,7 +35,7 @@ LARGE = Path(__file__).parents[2] / "benchmarks" / "sweeps.toml"
 
 
 def command(*words: object, **how: Any) -> Sweeping:
-    """A sweep under way, in a group of its own."""
+    """A running sweep in its own process group."""
     return subprocess.Popen(
         [sys.executable, "-m", "tacit", "sweep", *map(str, words)],
         stdout=subprocess.PIPE,

@@ -47,7 +47,7 @@ class Steps:
         return bytes.fromhex(self.vector["ctx"])
 
     def run(self) -> list[str]:
-        """The operations that were rejected, of which the vector says so."""
+        """The operations that were rejected as the vector states."""
         rejected = []
         for step in self.vector["operations"]:
             try:
@@ -66,7 +66,7 @@ class Steps:
 
 @dataclass
 class Replay(Steps):
-    """Both aggregators and the collector of a vector, held to its bytes at every step."""
+    """Both aggregators and the collector of a vector, compared with its bytes at every step."""
 
     prio3: Prio3 = field(kw_only=True)
     verifying: dict[tuple[int, int], Verifying] = field(default_factory=dict)

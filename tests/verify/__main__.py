@@ -229,7 +229,7 @@ def used(what: Seen, epsilon: float, delta: float) -> float:
 
 
 def nothing() -> slow.Distribution:
-    """No table: the exact loss says all."""
+    """No table: the exact loss suffices."""
     return slow.Distribution(0, [slow.UNIT])
 
 
@@ -314,7 +314,7 @@ def guarded() -> Iterator[dict[str, Any]]:
 
 
 def returning() -> Iterator[dict[str, Any]]:
-    """Ways in which somebody returns to silos, few enough to be written out."""
+    """Schedules of participations at silos, few enough to be enumerated."""
     few = {"silos": 10, "dimension": 2, "actions": 3, "sync": 5, "horizon": 40}
     many = {"silos": 64, "dimension": 3, "actions": 3, "sync": 5, "horizon": 320}
     yield few | {"visits": 8, "delta": 1e-5}

@@ -105,7 +105,7 @@ class Setting:
 
 
 def least(accepts: Callable[[int], Any]) -> int:
-    """The least whole number from 1 on that is accepted; whatever is larger is, too."""
+    """The smallest accepted positive integer; all larger ones are accepted, too."""
     high = 1
     while not accepts(high):
         high *= 2
