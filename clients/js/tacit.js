@@ -160,15 +160,18 @@ export async function checkSigned(terms, label, message, signatures) {
   }
 }
 
-export function checkSuccessor(old, next) {
+function isWeaker(old, next) {
   const fixed = ({ answer, trust, proofs, noise, no_show, admission, issuer, context, options }) =>
     plain([answer, trust, proofs, noise.by, noise.distribution, no_show, noise.by === "devices" ? admission + issuer : "", context ? [context, options] : ""]);
   const promised = ({ guarantee, aggregation: { minimum_batch_size: batch, missing_fraction: missing, dishonest_count: count, dishonest_fraction: part }, noise, grace }) => [
     ...[guarantee.epsilon, guarantee.delta, `${guarantee.participations}`, `${grace}`, ...[batch, missing, count, part, noise.scale].map((one) => `-${one}`)].map(parse),
     minus(ZERO, noise.minimum.map(BigInt)),
   ];
-  const weaker = promised(next).some((value, place) => above(value, promised(old)[place]));
-  must(next.predecessor === old.digest && fixed(next) === fixed(old) && !weaker, "successor", "these terms promise less than those before");
+  return fixed(next) !== fixed(old) || promised(next).some((value, place) => above(value, promised(old)[place]));
+}
+
+export function checkSuccessor(old, next) {
+  must(next.predecessor === old.digest && !isWeaker(old, next), "successor", "these terms promise less than those before");
 }
 
 // Rounds
@@ -429,7 +432,7 @@ export class Device {
       for (const { terms, state } of line) {
         const { epsilon, participations } = terms.guarantee;
         const others = (digest) => terms === line[0].terms && ofOthers(ledger, terms, digest);
-        if (others(terms.digest)) delete entryOf(ledger, terms.digest).terms[terms.digest]; // others named them before they were known
+        if (others(terms.digest)) delete entryOf(ledger, terms.digest).terms[terms.digest]; // others named them first
         const named = [terms.digest, terms.predecessor].filter((digest) => digest && !others(digest));
         const entry = united(ledger, named, epsilon, participations, keysOf(terms));
         entry.terms[terms.digest] = { ...entry.terms[terms.digest], text: terms.spelling, state, checked: this.#now() };
@@ -486,8 +489,7 @@ export class Device {
       agreed.push(shown);
     }
     const said = ({ question, options, organisation, purpose }) => plain([question, options, organisation, purpose]);
-    const same = (old) => said(old) === said(terms);
-    must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
+    must(!entry.withdrawn && agreed.some((old) => said(old) === said(terms) && !isWeaker(old, terms)), "agreement", "these terms were not agreed to on this device");
     const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
     must(new Set(vain.map((round) => round.identity)).size < 3, "refused", "three rounds were aborted: this device joins no more");
     const { isInvitation, withoutSecret } = await hpke();

@@ -646,6 +646,23 @@ def test_successors_are_followed_and_changed_questions_shown_again(
 
 
 @pytest.mark.extended
+def test_terms_that_agreed_ones_named_unseen_need_an_agreement_of_their_own(
+    tab: Tab, hosts: World
+) -> None:
+    """The terms that came first named the digest of others, which nobody had published yet."""
+    longer = hosts.located(answer=Answer("1 if you are ill", window=61))
+    servers = hosts.start(hosts.located(predecessor=longer.digest))
+    tab.open(servers.experiment)
+    tab.call("agree")
+    servers.know(pinned(longer))
+    tab.open(longer.digest)
+    with pytest.raises(ThrownError) as problem:
+        tab.call("join")
+    assert problem.value.field == "agreement"
+    assert not [seen for seen in servers.trace if seen.method == "POST"]
+
+
+@pytest.mark.extended
 def test_weaker_unapproved_or_several_successors_are_rejected(tab: Tab, hosts: World) -> None:
     longer = Answer("1 if you liked it", window=61)
     changed: tuple[tuple[dict[str, Any], Any], ...] = (

@@ -16,7 +16,7 @@ from tacit.aggregation import HpkeSuite, TwoServerRound, accept
 from tacit.aggregation.announcements import endorse
 from tacit.aggregation.wire import pack_fraction
 from tacit.client import Device, Ledger, Pins
-from tacit.client.device import NONCE_SIZE
+from tacit.client.device import NONCE_SIZE, Unagreed
 from tacit.client.published_terms import REFRESH
 from tacit.errors import Rejected, TacitError
 from tacit.signatures import public_key
@@ -235,6 +235,41 @@ def test_a_weaker_successor_given_by_the_app_is_rejected(
     parties.succeed(terms(predecessor=parties.experiment, guarantee=StatedGuarantee(Fraction(2))))
     with pytest.raises(Rejected, match="epsilon of successor terms"):
         watched.device.join(parties.experiment)
+
+
+def test_other_terms_are_no_second_successor_of_agreed_ones(ledger: Ledger) -> None:
+    """Once the device knew an approved successor, terms of the same question were taken as agreed
+    to although they asked for another answer.
+    """
+    parties = Parties()
+    first = parties.experiment
+    device = parties.device(ledger)
+    device.terms(first)
+    device.agree(first)
+    parties.succeed(terms(predecessor=first, contact="people@example.org"))
+    parties.clock.now += 2 * REFRESH
+    assert device.terms(first).terms.contact
+    other = terms(predecessor=first, answer=replace(terms().answer, meaning="1 if you are ill"))
+    parties.know(pinned(other))
+    with pytest.raises(Rejected, match="answer of successor terms"):
+        device.terms(other.digest)
+    assert ledger.known(other.digest) is None
+
+
+def test_terms_that_agreed_ones_named_unseen_need_an_agreement_of_their_own(
+    ledger: Ledger,
+) -> None:
+    """The terms that came first named the digest of others, which nobody had published yet."""
+    ill = terms(answer=replace(terms().answer, meaning="1 if you are ill"))
+    parties = Parties(terms(predecessor=ill.digest))
+    device = parties.device(ledger)
+    device.terms(parties.experiment)
+    device.agree(parties.experiment)
+    parties.know(pinned(ill))
+    assert not device.terms(ill.digest).agreed
+    with pytest.raises(Unagreed):
+        device.join(ill.digest)
+    assert device.terms(parties.experiment).agreed
 
 
 def test_terms_of_another_trust_model_are_rejected(ledger: Ledger) -> None:

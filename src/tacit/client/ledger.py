@@ -30,6 +30,7 @@ from tacit.client.report_schedule import Attempt
 from tacit.errors import Rejected
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Account, Pinned, Terms
+from tacit.terms.pinned import check_no_weaker
 
 _CACHED = 64  # terms; a participant knows few
 _OWN = "terms IS NOT NULL"  # participations of this device, at most one in a round
@@ -498,12 +499,24 @@ def _refundable(row: sqlite3.Row) -> bool:
 
 
 def _agreed(line: Sequence[sqlite3.Row], terms: Terms) -> bool | None:
-    """Whether these terms, or terms of the line with the same visible text, were agreed to.
+    """Whether terms of the line with the same text were agreed to that these are no weaker than.
 
     None if no terms of the line were agreed to.
     """
     agreed = [decoded(row["text"]) for row in line if row["agreed"]]
-    return any(_consent_fields(old) == _consent_fields(terms) for old in agreed) if agreed else None
+    return any(_covers(old, terms) for old in agreed) if agreed else None
+
+
+def _covers(old: Terms, terms: Terms) -> bool:
+    """Whether agreement to old terms of the line is agreement to these.
+
+    Terms of a line need not be successors: one that came first may have named others, unseen then.
+    """
+    try:
+        check_no_weaker(old, terms)
+    except Rejected:
+        return False
+    return _consent_fields(old) == _consent_fields(terms)
 
 
 def _consent_fields(terms: Terms) -> tuple[object, ...]:

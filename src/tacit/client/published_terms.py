@@ -80,8 +80,8 @@ class PublishedTerms:
         pinned = Pinned(copy.terms, copy.signatures, self._pins.ordered(copy.terms))
         predecessor = copy.terms.predecessor
         before = self._ledger.known(predecessor) if predecessor else None
-        if before is not None and before.pinned.terms.digest == predecessor:
-            check_successor(before.pinned.terms, copy.terms)
+        if before is not None:
+            check_successor(before.named, copy.terms)
         return pinned
 
     def _compared(self, pinned: Pinned, one: _Copy) -> Conversation[_Successor | None]:

@@ -343,6 +343,11 @@ def check_successor(old: Terms, new: Terms) -> None:
     """
     wanted, found = old.digest.hex(), new.predecessor.hex()
     require(wanted == found, "predecessor", found or "empty", f"{wanted}, the old terms", Rejected)
+    check_no_weaker(old, new)
+
+
+def check_no_weaker(old: Terms, new: Terms) -> None:
+    """Reject new terms that ask for more than old ones, or protect less: see `check_successor`."""
     same: list[tuple[str, object, object]] = [
         ("answer", new.answer, old.answer),
         ("trust model", new.trust.value, old.trust.value),
