@@ -416,8 +416,8 @@ export async function randomness(tacit, { reports }) {
       configurable: true,
       value: (array) => ((bytes += array.byteLength), original.call(crypto, array)),
     });
-    const report = model.encode(shown, round, { number: 0, token: unhex(place).slice(4) }, values);
-    found.push(await report.then(() => bytes, ({ field }) => field));
+    const report = async () => model.encode(shown, round, { number: 0, token: unhex(place).slice(4) }, values);
+    found.push(await report().then(() => bytes, ({ field }) => field));
     delete crypto.getRandomValues;
   }
   return found;
@@ -437,12 +437,12 @@ export async function spending(tacit, { address, pinned, replies, outcomes, step
     return new Response(JSON.stringify(Array.isArray(known) ? known.shift() : known));
   };
   const found = [];
-  for (const { at, digest, act, given } of steps) {
+  for (const { at, digest, act, given, pinned: others = pinned } of steps) {
     now = at * 1000;
     const accept = { obedientCoordinator: true };
     let device;
     try {
-      device = await tacit.Device.open(address, digest, { pinned, accept, storage, fetch, now: () => now });
+      device = await tacit.Device.open(address, digest, { pinned: others, accept, storage, fetch, now: () => now });
     } catch ({ field, message }) {
       found.push([field ?? message, null]);
       continue;

@@ -5,7 +5,7 @@ The noise of every metric is drawn anew, from the browser's randomness.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -40,11 +40,21 @@ from tacit.aggregation.two_servers import SLOT
 from tacit.aggregation.verified import MODULUS
 from tacit.client.trust_models.local import LocalReporter
 from tacit.client.trust_models.shuffler import ShufflerReporter
+from tacit.contextual.policies import LinearPolicy
 from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.records import MemoryRecords
-from tacit.terms import Aggregation, Answer, Noise, StatedGuarantee, Terms
-from tacit.terms.parts import BINOMIAL, RANDOMIZED_RESPONSE
+from tacit.terms import (
+    BY_POLICY,
+    Aggregation,
+    Answer,
+    ContextField,
+    Noise,
+    StatedGuarantee,
+    Terms,
+)
+from tacit.terms.context import MomentTerms, NumberField
+from tacit.terms.parts import BINOMIAL, DISCRETE_GAUSSIAN, RANDOMIZED_RESPONSE
 
 ALARM = 1e-6
 IDENTITY, TOKEN = bytes(range(16)), bytes(16)
@@ -409,3 +419,110 @@ def test_rounds_of_two_servers_cost_what_python_says() -> None:
     ]
     assert [one["cost"] for one in cases] == ["1/12", "7/120", None]
     assert node("verdicts", {"rounds": cases})["costs"] == [one["cost"] for one in cases]
+
+
+# Moments
+
+
+def moment_terms(resolution: int = 64, **changes: Any) -> Terms:
+    """Devices choose by a category and a number; a fifth get an option at random."""
+    old, new = ((1 << 19, 0, 0, 0), (0,) * 4), ((1 << 19, 0, 0, 0), (0, 1 << 17, 0, 1 << 17))
+    fields = (
+        ContextField("device", ("phone", "desktop")),
+        NumberField("age", Fraction(18), Fraction(90)),
+    )
+    about: dict[str, Any] = {
+        "answer": replace(terms().answer, levels=4),
+        "guarantee": StatedGuarantee(Fraction(3, 2), Fraction(1, 10**6)),
+        "context": MomentTerms(
+            fields, matrices=(old, new), resolution=resolution, evaluation=Fraction(1, 5)
+        ),
+        "noise": Noise(Fraction(130_000), "servers", DISCRETE_GAUSSIAN),
+    }
+    return terms(**(about | changes))
+
+
+def test_rounds_with_moments_get_the_verdict_and_the_cost_of_python() -> None:
+    of = moment_terms()
+    assert of.context is not None
+    assert isinstance(of.context, MomentTerms)
+    size = of.context.dimension
+    policy = LinearPolicy((0.1,) * size, (((0.0,) * size,) * size,)).encode()
+    largest = of.context.bounds()[1]
+    chosen: dict[str, Any] = {
+        "option": BY_POLICY,
+        "policy": policy,
+        "length": of.numbers(chosen=True),
+        "scale": of.noise.scale,
+        "modulus": 8 * largest + 1,
+    }
+    slice_: dict[str, Any] = {"option": 1, "scale": Fraction(8, 3)}
+    tiny = Fraction(1, 10**30)
+    cases = [
+        verdict(pinned(of), announce(body, [endorse(body, key) for key in KEYS[:2]]))
+        for changes in (
+            chosen,
+            chosen | {"scale": of.noise.scale * 2},
+            chosen | {"scale": of.noise.scale - tiny},
+            chosen | {"modulus": 8 * largest},
+            chosen | {"length": chosen["length"] - 1},
+            chosen | {"policy": policy[:-4]},
+            slice_,
+            slice_ | {"scale": Fraction(16)},
+            slice_ | {"scale": slice_["scale"] - tiny},
+            slice_ | {"modulus": 16},
+        )
+        for body in [described(of, **changes).encode()]
+    ]
+    expected = [one["cost"] for one in cases]
+    costs = ["3/2", "3/2", None, None, None, None, "3/2", "1/4", None, None]
+    assert expected == costs
+    assert node("verdicts", {"rounds": cases})["costs"] == expected
+    places = {"place": SLOT_ZERO, "terms": cases[0]["terms"]}
+    reports = [
+        places | {"announcement": cases[0]["announcement"], "values": values}
+        for values in (
+            [64, 0, 0, 4],
+            [0, -64, 1, 0],
+            [64, 1, 0, 0],
+            [46, 46, 0, 1],
+            [64, 0, 0, 5],
+            [64, 0, 0, -1],
+            [63.5, 0, 0, 0],
+        )
+    ]
+    drawn = node("randomness", {"reports": reports})
+    assert drawn[0] >= 32 + 32
+    assert drawn[1:] == [drawn[0], *["answer"] * 5]
+
+
+def test_terms_with_moments_tolerate_nobody_and_need_noise_for_all_of_their_delta() -> None:
+    of = moment_terms()
+    too_little, least = 1000, 200_000
+    while least - too_little > 10:
+        middle = (too_little + least) // 2
+        enough = accepted(moment_terms, Fraction(middle))
+        too_little, least = (too_little, middle) if enough else (middle, least)
+    texts = [
+        moment_terms(noise=replace(of.noise, scale=Fraction(sigma), minimum=None)).encode().decode()
+        for sigma in (least, least + 10)
+    ]
+    wrong = [
+        mutated(of, ("noise", "minimum"), [least - 10, 1]),
+        mutated(of, ("aggregation", "dishonest_count"), 1),
+        mutated(of, ("aggregation", "missing_fraction"), "1/10"),
+        mutated(of, ("answer", "levels"), 65),
+        mutated(of, ("guarantee", "delta"), "1"),
+    ]
+    found = node("verdicts", {"texts": texts + wrong})["digests"]
+    assert all(found[:2])
+    assert found[2:] == [None] * len(wrong)
+
+
+def accepted(make: Callable[..., Terms], sigma: Fraction) -> bool:
+    """Whether terms may state this noise."""
+    try:
+        make(noise=Noise(sigma, "servers", DISCRETE_GAUSSIAN))
+    except TacitError:
+        return False
+    return True

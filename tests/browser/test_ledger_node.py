@@ -84,12 +84,14 @@ class Story:
         return found["steps"], json.loads(found["exported"] or "null")
 
 
-def exported(digest: str, epsilon: str = "9", name: str = "07", **round_: str) -> str:
+def exported(
+    digest: str, epsilon: str = "9", name: str = "07", own: str | None = None, **round_: Any
+) -> str:
     """The export of another device that took part once."""
-    spent = {"round": name * 16, "report": name * 16, "cost": "1/10", **round_}
+    spent = {"round": name * 16, "report": name * 16, "cost": "1/10", "charged": True, **round_}
     entry = {"terms": [digest], "keys": [], "epsilon": epsilon, "participations": 9}
-    entry |= {"withdrawn": False, "rounds": [spent | {"charged": True, "refused": False}]}
-    return json.dumps({"format": "tacit ledger 3", "own_limit": None, "experiments": [entry]})
+    entry |= {"withdrawn": False, "rounds": [spent | {"refused": False}]}
+    return json.dumps({"format": "tacit ledger 3", "own_limit": own, "experiments": [entry]})
 
 
 def said(steps: list[Any]) -> list[str]:
@@ -326,3 +328,75 @@ def test_terms_that_were_not_signed_as_pinned_are_not_used() -> None:
     story = Story()
     story.step(story.publish(old), "agree")
     assert said(story.run(keys=1)[0]) == ["keys"]
+
+
+def test_a_copy_lowers_the_participant_s_limit_and_adds_charges_only() -> None:
+    story, of = Story(), pinned(terms())
+    digest = story.publish(of)
+    for charged, own in ((False, None), (True, "3/5"), (False, "4/5")):
+        given = exported(digest, cost="1/7", charged=charged, own=own)
+        story.step(digest, "import", given)
+    story.join(of)
+    steps, _ = story.run()
+    assert [found["spent"] for _, found in steps] == ["0", *["1/7"] * 3]
+    assert said(steps)[3] == "limit"
+
+
+def test_what_waits_to_be_sent_is_exported_as_spent() -> None:
+    story, of = Story(), pinned(terms())
+    story.publish(of)
+    story.join(of)
+    steps, copy = story.run()
+    assert steps[0][1]["pending"] == "1/2"
+    ledger = Ledger(":memory:")
+    ledger.merge(json.dumps(copy))
+    assert ledger.spent == Fraction(1, 2)
+
+
+def test_a_participant_who_left_joins_after_a_new_agreement_only() -> None:
+    story, of = Story(), pinned(terms())
+    digest = story.publish(of)
+    story.step(digest, "agree")
+    story.step(digest, "withdraw")
+    story.join(of)
+    story.step(digest, "agree")
+    story.step(digest, "join")
+    assert said(story.run()[0]) == ["fresh", "withdrawn", "agreement", "fresh", "waiting"]
+
+
+def test_terms_that_an_app_names_are_no_weaker_than_known_ones_and_of_the_same_parties() -> None:
+    old = pinned(terms())
+    known = {"predecessor": old.terms.digest}
+    parties = tuple(
+        replace(party, key=public_key(key))
+        for party, key in zip(terms().parties, KEYS[2:], strict=True)
+    )
+    cases = (
+        (terms(**known, question="And now?"), KEYS[:2], "fresh"),
+        (terms(**known, grace=old.terms.grace + 1), KEYS[:2], "successor"),
+        (terms(**known, parties=parties), KEYS[2:], "predecessor"),
+    )
+    for new, keys, expected in cases:
+        story = Story()
+        story.step(story.publish(old), "agree")
+        digest = story.publish(pinned(new))
+        story.step(digest, "agree")
+        story.steps[-1]["pinned"] = dict(
+            zip(("coordinator", "helper"), (public_key(key).hex() for key in keys), strict=True)
+        )
+        assert said(story.run()[0]) == ["fresh", expected]
+
+
+def test_copies_of_terms_and_rounds_are_those_asked_for_and_signed() -> None:
+    of, other = pinned(terms()), pinned(terms(question="And now?"))
+    story = Story()
+    digest = story.publish(of)
+    story.replies[f"{digest}/terms"] = published(other)
+    story.step(digest, "agree")
+    assert said(story.run()[0]) == ["digest"]
+    story = Story()
+    digest = story.publish(of)
+    story.join(of)
+    (place,) = story.replies[f"{digest}/places"]
+    place["announcement"] = place["announcement"][:-2] + "00"
+    assert said(story.run()[0]) == ["signatures"]

@@ -283,7 +283,10 @@ def test_small_rounds_are_aborted_and_their_reports_deleted(one: Deployed) -> No
     one.step(3)
     with pytest.raises((Gone, Rejected)):
         one.send([(asked[5], one.report(asked[5], 1))])
-    for row in one.coordinator.rounds(Stage.ABORTED):
+    assert not one.coordinator.rounds(Stage.RELEASED), "fewer reports than the minimum"
+    aborted = one.coordinator.rounds(Stage.ABORTED)
+    assert one.identity(asked[0]) in {row.identity for row in aborted}
+    for row in aborted:
         said = local_outcome(one.coordinator.records, row.identity)
         assert said is not None
         assert said[21] == RoundOutcome.ABORTED
