@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from tests.cli.commands import Command, rejected, result
 from tests.cli.conftest import command as command
 from tests.cli.test_start import of_commands
+from tests.service.deployed import definition_of
 from tests.service.served import TOKEN, Joined, Threads, served, wait_for
 
 from tacit.aggregation.two_servers import split
@@ -25,7 +27,7 @@ from tacit.keyfiles import load_signing_keys
 from tacit.service.admin import PartyClient
 from tacit.service.bootstrap import read_card
 from tacit.service.config import load as load_config
-from tacit.service.definition_files import load
+from tacit.service.definition_files import load, write
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Terms
 
@@ -125,6 +127,16 @@ def test_check_reports_each_problem_on_its_own_line(command: Command, defined: P
         "answer.window",
         "promise.epsilon",
     ]
+
+
+def test_check_rejects_what_a_coordinator_does_not_publish(
+    command: Command, tmp_path: Path
+) -> None:
+    wasteful = {"epsilon": Fraction(1, 10), "levels": 10, "participations": 3}
+    file = tmp_path / "shuffled.toml"
+    file.write_text(write(definition_of("shuffler", algorithm="vb-sdp-ae", **wasteful)))
+    said = rejected(command("experiment", "check", file, "--no-forecast"))
+    assert "number of messages of a report is 393763: must be at most" in said
 
 
 def test_check_prints_nothing_before_the_forecast_is_possible(

@@ -146,9 +146,11 @@ def check(
     with needs_live():
         from tacit.service import definition, definition_files
         from tacit.service import forecast as forecasting
+        from tacit.service.coordinator import check_fits
         from tacit.service.stated import stated_guarantee
     defined = definition_files.load(file)
     terms = forecasting.as_published(defined)
+    check_fits(terms, defined.experiment())  # as a coordinator does that is to publish it
     guarantee = stated_guarantee(terms, defined.experiment().guarantee)
     words = forecasting.explained(defined)
     doubts = list(forecasting.warnings(defined, datetime.now(UTC).date()))
