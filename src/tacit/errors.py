@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
@@ -143,7 +144,8 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> None:
     """
     known = tuple(allowed)
     if value not in known:
-        raise TacitError(f"{name} is {value!r}: must be one of {', '.join(known)}")
+        near = did_you_mean(str(value), known)
+        raise TacitError(f"{name} is {value!r}: must be one of {', '.join(known)}{near}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -154,6 +156,27 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def toml_problem(text: str, problem: ValueError) -> str:
+    """The line at which a text is no TOML, with the reason and the remedy.
+
+    >>> toml_problem("epsilon = 0,5", ValueError("Expected newline (at line 1, column 12)"))
+    "line 1 is 'epsilon = 0,5' (Expected newline): text needs quotes, a number a decimal point"
+    """
+    found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", str(problem), re.S)
+    if found is None:
+        return f"it is not complete ({problem}): close every quote and bracket"
+    number = int(found[2])
+    line = text.replace("\r\n", "\n").split("\n")[number - 1].strip()[:80]
+    remedy = "text needs quotes, a number a decimal point"
+    if re.search(r"=\s*(True|False)\b", line):
+        remedy = "true and false are written in lower case"
+    elif re.search(r"=\s*\d{4}-\d\d?-\d\d?", line):
+        remedy = "a day is written as 2026-12-31"
+    elif "overwrite" in found[1] or "declare" in found[1]:
+        remedy = "name it once"
+    return f"line {number} is {line!r} ({found[1]}): {remedy}"
 
 
 def _join(message: str, remedy: str) -> str:

@@ -29,8 +29,9 @@ from pydantic import (
     PlainValidator,
     ValidationError,
 )
+from pydantic_core import ErrorDetails
 
-from tacit.errors import TacitError
+from tacit.errors import TacitError, did_you_mean
 from tacit.terms import check_text
 
 UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
@@ -105,10 +106,15 @@ def visible(words: str) -> str:
     return " ".join("".join(s for s in plain if unicodedata.category(s) != "Cf").split())
 
 
-def _several(value: object) -> object:
-    if not isinstance(value, (list, tuple)):
-        raise InvalidValue('a list such as ["Hello", "Hi"]')
-    return value
+def listed(example: str) -> BeforeValidator:
+    """A list, with an example for messages."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            raise InvalidValue(f"a list such as {example}")
+        return value
+
+    return BeforeValidator(read)
 
 
 def fraction(value: object) -> Fraction:
@@ -221,7 +227,7 @@ public_key = _hexadecimal("`tacit party new helper` prints them in card.toml")
 digest = _hexadecimal("`tacit experiment status` shows them")
 
 DURATION = PlainValidator(duration)
-Options = Annotated[tuple[Annotated[str, words(200)], ...], BeforeValidator(_several)]
+Texts = tuple[Annotated[str, words(200)], ...]
 Number = Annotated[Fraction, PlainValidator(fraction)]
 Positive = Annotated[Number, Field(gt=0)]
 Part = Annotated[Number, Field(ge=0, lt=1)]
@@ -260,12 +266,22 @@ def problems(
             yield str(reason)
         elif one["type"] != "default_factory_not_called":
             where = "".join(f"entry {part + 1} of " for part in one["loc"] if isinstance(part, int))
-            rule = re.sub(r"^\w+ should", "must", one["msg"])
-            if reason is not None:
-                rule = f"must be {reason}"
-            elif one["type"] == "model_type":
-                rule = "must be a table"
+            rule = f"must be {reason}" if reason is not None else _rule(one)
             yield f"{where}{place} is {shown(one['input'])}: {rule}"
+
+
+def _rule(error: ErrorDetails) -> str:
+    """The violated rule of one of pydantic's own checks."""
+    if error["type"] == "model_type":
+        return "must be a table"
+    if error["type"] == "literal_error":
+        allowed = error["ctx"]["expected"].replace("'", '"')
+        near = did_you_mean(str(error["input"]), re.findall('"([^"]*)"', allowed))
+        return f"must be {allowed}{near}"
+    rule = re.sub(r"^\w+ should", "must", error["msg"])
+    rule = rule.replace("greater than or equal to", "at least")
+    rule = rule.replace("less than or equal to", "at most")
+    return re.sub(r"Fraction\((\d+), (\d+)\)", lambda one: f"{int(one[1]) / int(one[2]):g}", rule)
 
 
 def places(model: type[BaseModel], before: str = "") -> Iterator[str]:
@@ -278,20 +294,38 @@ def places(model: type[BaseModel], before: str = "") -> Iterator[str]:
 
 
 def _nearest(place: str, known: Sequence[str]) -> str:
-    """The known field that is closest to an unknown one."""
-    name, last = place.rpartition(".")[2], {one.rpartition(".")[2]: one for one in known}
+    """The known field or table that is closest to an unknown one, or those beside it."""
+    section, _, name = place.rpartition(".")
+    last = {one.rpartition(".")[2]: one for one in known}
+    tables = {one.partition(".")[0]: f"[{one.partition('.')[0]}]" for one in known if "." in one}
     near = [
         *([last[name]] if name in last else []),
         *difflib.get_close_matches(place, known, n=1, cutoff=0.7),
+        *(tables[one] for one in difflib.get_close_matches(place, tables, n=1) if not section),
         *(last[one] for one in difflib.get_close_matches(name, last, n=1)),
     ]
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    if near:
+        return f"did you mean {near[0]}?"
+    beside = [one for one in known if one.rpartition(".")[0] == section and one not in tables]
+    if section:
+        return f"[{section}] has {', '.join(one.rpartition('.')[2] for one in beside)}"
+    return f"known are {', '.join([*beside, *tables.values()])}"
 
 
 def shown(value: object) -> str:
-    """A value from a file, shortened."""
-    words = quoted(value) if isinstance(value, str) else str(value)
+    """A value as it stands in a file, shortened.
+
+    >>> shown(["Hello", True]), shown(Fraction(1, 10))
+    ('["Hello", true]', '0.1')
+    """
+    words = _written(value)
     return words if len(words) <= 80 else f"{words[:77]}…"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_written, value))}]"
+    return to_text(value)
 
 
 # Writing

@@ -160,27 +160,27 @@ LONG = "x" * 501
 BAD: dict[str, dict[str, str]] = {
     "question": {
         '""': 'is "": must be text that can be seen, in quotes, such as "Hello"',
-        "true": 'is True: must be text in quotes, such as "Hello"',
+        "true": 'is true: must be text in quotes, such as "Hello"',
         '"a\\u202eb"': 'is "a\\u202eb": must be text without control characters. Type it again',
         '"\\u200b"': 'is "\\u200b": must be text that can be seen, in quotes, such as "Hello"',
         f'"{LONG}"': f'is "{LONG[:76]}…: must be at most 500 characters long, not 501',
     },
     "options": {
-        '["Hello"]': "is ['Hello']: must be a list of at least 2. One option",
+        '["Hello"]': 'is ["Hello"]: must be a list of at least 2. One option',
         '["Hello", "Hello", "Hi"]': 'names "Hello" twice; names must differ',
         '["Hello", "Hello\\u200b"]': 'names "Hello" twice; names must differ',
         '["Hello", "\\u00e9", "e\\u0301"]': 'names "é" twice; names must differ',
         "5": 'is 5: must be a list such as ["Hello", "Hi"]',
-        '["Hello", true]': 'is True: must be text in quotes, such as "Hello"',
+        '["Hello", true]': 'is true: must be text in quotes, such as "Hello"',
         '["Hello", ""]': 'is "": must be text that can be seen, in quotes, such as "Hello"',
     },
     "control": {
-        '"Helo"': 'is "Helo": must be one of Hello, Hi, Good day. Did you mean "Hello"?',
-        '"xyz"': 'is "xyz": must be one of Hello, Hi, Good day.',
+        '"Helo"': 'is "Helo": must be one of "Hello", "Hi", "Good day". Did you mean "Hello"?',
+        '"xyz"': 'is "xyz": must be one of "Hello", "Hi", "Good day".',
     },
     "control_share": {
         "1": "is 1: must be less than 1",
-        "-0.1": "is -0.1: must be greater than or equal to 0",
+        "-0.1": "is -0.1: must be at least 0",
     },
     "succeeds": {
         '"abc"': 'is "abc": must be 64 hexadecimal digits, as `tacit experiment status`',
@@ -194,14 +194,14 @@ BAD: dict[str, dict[str, str]] = {
     "answer.high": {"0": "is 0: must be greater than answer.low, which is 0"},
     "answer.levels": {
         "0.5": "is 0.5: must be a whole number with at most 15 digits",
-        "0": "is 0: must be greater than or equal to 1",
+        "0": "is 0: must be at least 1",
     },
     "people.participants": {
         '"many"': 'is "many": must be a whole number with at most 15 digits',
         "20": "is 20: must be at least 138 for 3 options side by side in rounds of at least 20 "
         "reports. Ask more people, or lower promise.min_batch_size",
     },
-    "people.admission": {'"friends"': "is \"friends\": must be 'open' or 'invitation'"},
+    "people.admission": {'"friends"': 'is "friends": must be "open" or "invitation"'},
     "people.first_day": {
         '"tomorrow"': 'is "tomorrow": must be a day such as 2026-12-31',
         "2026-11-16T10:00:00": "is 2026-11-16 10:00:00: must be a day such as 2026-12-31",
@@ -210,17 +210,17 @@ BAD: dict[str, dict[str, str]] = {
         "2026-11-15": "is 2026-11-15: must be at or after people.first_day, which is 2026-11-16",
     },
     "people.dropout": {"1.0": "is 1.0: must be less than 1"},
-    "people.no_show": {"0.95": "is 0.95: must be less than or equal to"},
+    "people.no_show": {"0.95": "is 0.95: must be at most 0.9"},
     "promise.epsilon": {
         "0": "is 0: must be greater than 0",
         '"1/0"': 'is "1/0": must be a number such as 2, 0.1, "1/3" or "10%", with at most 15 '
         "digits",
         "nan": 'is NaN: must be a number such as 2, 0.1, "1/3" or "10%", with at most 15 digits',
         "1e999999999": "is 1E+999999999: must be a number such as",
-        "true": "is True: must be a number such as",
+        "true": "is true: must be a number such as",
     },
     "promise.min_batch_size": {
-        "1": "is 1: must be greater than or equal to 2",
+        "1": "is 1: must be at least 2",
         "1000000000000000000000": "must be a whole number with at most 15 digits",
     },
     "rounds.grace": {
@@ -255,10 +255,42 @@ def test_errors_between_entries_name_the_entries_and_the_remedy() -> None:
         ({"lift": "0.1"}, "expected.baseline is missing; add it, or leave expected.lift out"),
         ({"baseline": "0.1"}, "expected.lift is missing; add it, or leave expected.baseline out"),
         ({"baseline": "2", "lift": "0.1"}, "expected.baseline is 2: must be between answer.low"),
-        ({"baseline": "0.9", "lift": "0.5"}, "expected.lift is 0.5: must be such that"),
+        (
+            {"baseline": "0.9", "lift": "0.5"},
+            "expected.lift is 0.5: must be such that the best option's mean, 1.35, is greater than "
+            "expected.baseline, 0.9, and at most answer.high, 1",
+        ),
     ):
         (problem,) = problems(**changed)
         assert problem.startswith(said)
+
+
+def test_text_that_is_no_toml_is_shown_with_its_line_and_a_remedy() -> None:
+    for entry, said in {
+        "proofs = True": "(Invalid value): true and false are written in lower case",
+        "epsilon = 0,5": "text needs quotes, a number a decimal point",
+        "trust = local": "(Invalid value): text needs quotes, a number a decimal point",
+        "last_day = 2026-13-19": "a day is written as 2026-12-31",
+        "levels = 1\nlevels = 2": "(Cannot overwrite a value): name it once",
+    }.items():
+        with pytest.raises(DefinitionError) as rejection:
+            parse(f'question = "Which?"\r\n{entry}\n')
+        (problem,) = rejection.value.problems
+        *_, wrong = entry.splitlines()
+        line = len(entry.splitlines()) + 1
+        assert problem.startswith(f"the file is not TOML: line {line} is '{wrong}' (")
+        assert problem.endswith(said)
+    with pytest.raises(DefinitionError, match=r"is not complete .*close every quote and bracket"):
+        parse('options = ["Hello",')
+
+
+def test_a_wrong_field_of_the_context_is_named_alone() -> None:
+    with pytest.raises(DefinitionError) as rejection:
+        Definition.of(
+            **PLAIN | {"algorithm": "private-contextual", "context_fields": ("age: 1 to 9", "size")}
+        )
+    (problem,) = rejection.value.problems
+    assert problem.startswith('contextual.fields has "size": must be a field with at least two')
 
 
 def test_numbers_of_any_length_give_errors_of_the_file() -> None:
@@ -279,6 +311,21 @@ def test_all_errors_of_a_file_are_reported_together() -> None:
         "people.last_day",
         "promise.epsilon",
     ]
+
+
+def test_an_unknown_table_and_an_entry_like_no_other_are_rejected_with_those_there_are() -> None:
+    text = write(Definition.of(**PLAIN))
+    with pytest.raises(DefinitionError, match=r"peeple is unknown; did you mean \[people\]\?"):
+        parse(text.replace("[people]", "[peeple]"))
+    with pytest.raises(
+        DefinitionError, match=r"guardrail\.xyz is unknown; \[guardrail\] has metric, "
+    ):
+        parse(text.replace("[guardrail]", "[guardrail]\nxyz = 3"))
+    with pytest.raises(DefinitionError) as rejection:
+        parse("xyz = 3\n" + text)
+    (problem,) = rejection.value.problems
+    assert problem.startswith("xyz is unknown; known are question, organisation,")
+    assert problem.endswith(", [guardrail], [helper], [expected]")
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ LOOK: dict[str, Any] = {
 }
 ARGUMENT = re.compile(r"\((clip|resample)\)")  # Python arguments in errors, shown as options
 DIALECT = re.compile("Value error, |, unable to parse[^.]*")  # of pydantic's messages
+UNKNOWN = re.compile(r"No such (command|option):? '?([^' .]+)")  # of Click's messages
 YOUNGEST = 50_000  # garbage collection threshold: startup creates hardly any garbage
 UsageError: Any = typer.BadParameter.__mro__[1]  # Click's, of which Typer may have its own copy
 
@@ -169,7 +170,7 @@ def main() -> None:
         if len(sys.argv) < 2:
             print(error.format_message())
             raise SystemExit(2) from None
-        message = DIALECT.sub("", error.format_message()).rstrip(". ")
+        message = _unknown(error) or DIALECT.sub("", error.format_message()).rstrip(". ")
         message = message.replace("Input should be", "must be")
         if not message:  # a group without a command has printed its help
             raise SystemExit(2) from None
@@ -179,6 +180,23 @@ def main() -> None:
     sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
+
+
+def _unknown(error: Any) -> str:
+    """An unknown command or option, with a similar one; empty for another error."""
+    found = UNKNOWN.match(error.format_message())
+    if found is None or error.ctx is None:
+        return ""
+    kind, word = found.groups()
+    command = error.ctx.command
+    if kind == "command":
+        known = command.list_commands(error.ctx)
+    else:
+        known = [one for some in command.params for one in (*some.opts, *some.secondary_opts)]
+    hint = did_you_mean(word, known)
+    if kind == "command" and not hint:
+        hint = f"; there are {', '.join(known)}"
+    return f"there is no {kind} {word!r}{hint}"
 
 
 def _rejected(cause: BaseException | None) -> str:

@@ -31,6 +31,7 @@ def doctor(
     Example: tacit doctor https://coordinator.example
     """
     with needs_live():
+        from tacit.readers import count_of
         from tacit.service import doctor as practice
         from tacit.service.config import load
     for asked in url:
@@ -50,7 +51,8 @@ def doctor(
         for one in found:
             if one.fix and one.state != practice.OK:
                 print_sentence(f"{one.state}: {one.where}, {one.what}", one.fix)
-        print_sentence("total", f"{broken} broken, {doubtful} warnings, {len(found)} checks")
+        counts = f"{broken} broken, {count_of(doubtful, 'warning')}, {len(found)} checks"
+        print_sentence("total", counts)
         print_sentence("note", "exclude the key files of rounds from backups and snapshots")
     if broken:
         raise typer.Exit(1)

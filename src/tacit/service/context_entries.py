@@ -53,7 +53,10 @@ def context_field(text: str) -> Field:
     if (bounds := _RANGE.fullmatch(rest)) and colon and name.strip():
         return _number(name.strip(), bounds)
     if not colon or not name.strip() or len(values) < 2 or not all(values):
-        raise InvalidValue('fields such as "device: phone, desktop" or "age: 18 to 90"')
+        raise InvalidValue(
+            'a field with at least two values, such as "device: phone, desktop", or with its '
+            'range, such as "age: 18 to 90"'
+        )
     if len({visible(value) for value in values}) < len(values):
         raise RuleViolation(f"contextual.fields names a value of {name} twice; names must differ")
     return ContextField(name.strip(), values)
@@ -63,15 +66,23 @@ def _number(name: str, bounds: re.Match[str]) -> NumberField:
     low, high = fraction(bounds[1]), fraction(bounds[2])
     if not low < high:
         raise RuleViolation(
-            f"contextual.fields has {name} from {low} to {high}: must go from a smaller number to "
-            "a larger one"
+            f"contextual.fields has {name} from {shown(low)} to {shown(high)}: must go from a "
+            "smaller number to a larger one"
         )
     return NumberField(name, low, high)
 
 
 def fields_of(texts: Sequence[str]) -> tuple[Field, ...]:
     """All fields of the context."""
-    return tuple(map(context_field, texts))
+    return tuple(map(_listed_field, texts))
+
+
+def _listed_field(text: str) -> Field:
+    """A field of the list, which names it when it is wrong."""
+    try:
+        return context_field(text)
+    except InvalidValue as wrong:
+        raise RuleViolation(f"contextual.fields has {shown(text)}: must be {wrong}") from None
 
 
 def check_context(fields: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:

@@ -83,9 +83,9 @@ class DefinitionEntries(BaseModel):
         "a file of options, private-dpe where each participant tries several.",
         default_factory=defaults.default_algorithm,
     )
-    options: Annotated[readers.Options, AfterValidator(rules.check_options)] = _entry(
-        "options", "What participants are given: one of these."
-    )
+    options: Annotated[
+        readers.Texts, readers.listed('["Hello", "Hi"]'), AfterValidator(rules.check_options)
+    ] = _entry("options", "What participants are given: one of these.")
     control: Annotated[str, words(200), AfterValidator(rules.check_control)] = _entry(
         "control",
         "The option that you have today; the others are compared with it. Default: the first.",
@@ -104,13 +104,21 @@ class DefinitionEntries(BaseModel):
         "The answer stays as it is, and no participant may be promised less.",
         b"",
     )
-    context_fields: Annotated[readers.Options, AfterValidator(contexts.check_context)] = _entry(
+    context_fields: Annotated[
+        readers.Texts,
+        readers.listed('["device: phone, desktop"]'),
+        AfterValidator(contexts.check_context),
+    ] = _entry(
         "contextual.fields",
         "With algorithm private-contextual: what devices know about their participant and choose\n"
         'by, each field as "name: value, value", or "name: 18 to 90" for a number.',
         (),
     )
-    interactions: Annotated[readers.Options, AfterValidator(contexts.check_interactions)] = _entry(
+    interactions: Annotated[
+        readers.Texts,
+        readers.listed('["age: friendly"]'),
+        AfterValidator(contexts.check_interactions),
+    ] = _entry(
         "contextual.interactions",
         'With corners or moments: for which options a field matters, each as "age: new, other".\n'
         "Default: every field for every option.",
@@ -155,7 +163,9 @@ class DefinitionEntries(BaseModel):
         "rounded at random, without bias.",
         default_factory=defaults.default_levels,
     )
-    labels: Annotated[readers.Options, AfterValidator(rules.check_labels)] = _entry(
+    labels: Annotated[
+        readers.Texts, readers.listed('["No", "Yes"]'), AfterValidator(rules.check_labels)
+    ] = _entry(
         "answer.labels",
         "The words that participants choose from, one for each value, the lowest first. Without\n"
         'them participants type a number. Default: "No" and "Yes" from 0 to 1 in one step.',

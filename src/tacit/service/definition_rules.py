@@ -199,7 +199,7 @@ def check_control_share(share: Fraction, info: ValidationInfo) -> Fraction:
     name = info.data.get("algorithm")
     if share and name is not None and not has_option(name, "control_share"):
         raise RuleViolation(
-            f"control_share is {share}, which {name} does not support: leave it out, or use "
+            f"control_share is {shown(share)}, which {name} does not support: leave it out, or use "
             "private-med"
         )
     return share
@@ -236,7 +236,7 @@ def check_honest_left(part: Fraction, info: ValidationInfo) -> Fraction:
     check_shared_noise(part, info)
     missing = info.data.get("missing", Fraction(0))
     if part + missing >= 1:
-        raise InvalidValue(f"less than {1 - missing}, what people.missing leaves")
+        raise InvalidValue(f"less than {shown(1 - missing)}, what people.missing leaves")
     return part
 
 
@@ -251,6 +251,10 @@ def check_delta(delta: Fraction, info: ValidationInfo) -> Fraction:
     if needed and delta <= least:
         raise InvalidValue(
             f"above {float(least):.2g}, such as 0.000001, with algorithm {found['algorithm']}"
+        )
+    if delta < least:
+        raise InvalidValue(
+            f"at least {float(least):.2g}, such as 0.000001, with trust {found['trust']}"
         )
     if delta and not moments and not shares(found["trust"]):
         raise InvalidValue(f"0 with trust {found['trust']}, whose noise has no exceptions")
@@ -301,7 +305,7 @@ def check_control(control: str, info: ValidationInfo) -> str:
         near = difflib.get_close_matches(control, options, n=1, cutoff=0.5)
         hint = f" Did you mean {shown(near[0])}?" if near else ""
         raise RuleViolation(
-            f"control is {shown(control)}: must be one of {', '.join(options)}.{hint}"
+            f"control is {shown(control)}: must be one of {', '.join(map(shown, options))}.{hint}"
         )
     return control
 
@@ -320,7 +324,7 @@ def check_range(high: Fraction, info: ValidationInfo) -> Fraction:
     """The range of an answer is not empty."""
     low = info.data.get("low")
     if low is not None and low >= high:
-        raise InvalidValue(f"greater than answer.low, which is {low}")
+        raise InvalidValue(f"greater than answer.low, which is {shown(low)}")
     return high
 
 
@@ -403,11 +407,14 @@ def check_guardrail_margin(margin: Fraction, info: ValidationInfo) -> Fraction:
     found = info.data
     if margin and found.get("guardrail") == "":
         raise RuleViolation(
-            f"guardrail.margin is {margin}, which needs guardrail.metric: add that, or leave it out"
+            f"guardrail.margin is {shown(margin)}, which needs guardrail.metric: add that, or "
+            "leave it out"
         )
     width = found["high"] - found["low"] if {"low", "high"} <= found.keys() else margin + 1
     if not 0 <= margin < width:
-        raise InvalidValue(f"at least 0 and less than the range of the answer, which is {width}")
+        raise InvalidValue(
+            f"at least 0 and less than the range of the answer, which is {shown(width)}"
+        )
     return margin
 
 
@@ -424,12 +431,12 @@ def check_expected_means(lift: Fraction | None, info: ValidationInfo) -> Fractio
             )
     elif not low < baseline < high:
         raise RuleViolation(
-            f"expected.baseline is {baseline}: must be between answer.low, {low}, and "
-            f"answer.high, {high}"
+            f"expected.baseline is {shown(baseline)}: must be between answer.low, {shown(low)}, "
+            f"and answer.high, {shown(high)}"
         )
     elif not baseline < baseline * (1 + lift) <= high:
         raise InvalidValue(
-            f"such that the best option's mean, {baseline * (1 + lift)}, is greater than "
-            f"expected.baseline, {baseline}, and at most answer.high, {high}"
+            f"such that the best option's mean, {shown(baseline * (1 + lift))}, is greater than "
+            f"expected.baseline, {shown(baseline)}, and at most answer.high, {shown(high)}"
         )
     return lift

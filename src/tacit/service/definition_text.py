@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from tacit.errors import InvalidFile, TacitError
+from tacit.errors import InvalidFile, TacitError, toml_problem
 from tacit.readers import shown
 
 
@@ -32,12 +32,12 @@ def _toml(text: str) -> dict[str, Any]:
     """Parse TOML with every number as an exact decimal."""
     try:
         found = _exact(tomllib.loads(text, parse_float=Decimal))
-    except (ValueError, ArithmeticError, RecursionError) as problem:
+    except ValueError as problem:
+        reason = toml_problem(text, problem)
+        raise DefinitionError([f"the file is not TOML: {reason}"]) from None
+    except (ArithmeticError, RecursionError) as problem:
         raise DefinitionError(
-            [
-                f"the file is not TOML ({problem}): correct that line, or write a new file with "
-                "tacit experiment new"
-            ]
+            [f"the file is not TOML ({problem}): write a new file with tacit experiment new"]
         ) from None
     assert isinstance(found, dict)
     return found

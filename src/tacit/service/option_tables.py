@@ -118,8 +118,12 @@ def load_text(path: Path) -> str:
     """The text of a table in a file."""
     try:
         return path.read_text(encoding="utf-8-sig")[: LONGEST + 1]
-    except (OSError, UnicodeDecodeError) as problem:
+    except UnicodeDecodeError:
         raise TacitError(
-            f"options_file is {str(path)!r}, which cannot be read ({problem}): name a CSV file "
-            f'with the columns "{OPTION}" and one for each feature'
+            f"options_file is {str(path)!r}, which is not text in UTF-8: save it in that encoding"
+        ) from None
+    except OSError as problem:
+        raise TacitError(
+            f"options_file is {str(path)!r}, which cannot be read ({problem.strerror}): name a "
+            f'CSV file with the columns "{OPTION}" and one for each feature'
         ) from None

@@ -27,7 +27,7 @@ from tacit.algorithms.problems import Option, Problem
 from tacit.algorithms.registry import Algorithm, check_together, lookup
 from tacit.algorithms.silos_problem import Budget
 from tacit.environments.contract import World
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, toml_problem
 from tacit.privacy import Guarantee
 from tacit.simulation.driver import Trial, together
 from tacit.simulation.engines import Failure
@@ -214,7 +214,7 @@ def read_study(path: Path) -> Study:
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise TacitError(f"{path} is not TOML: {error}. Correct that place.") from error
+        raise TacitError(f"{path} is not TOML: {toml_problem(text, error)}") from None
     return study_of({"name": path.stem, **given}, source=path.name, beside=path.parent)
 
 
