@@ -89,9 +89,9 @@ def run(words: list[str]) -> str:
 
 
 EXPECTED = {
-    "local": ("randomized-response", "It costs 3 of ε", 7),
-    "secure-aggregation": ("discrete-laplace", "It costs 1 of ε", 7),
-    "shuffler": ("binomial", "It costs 1 of ε", 12),
+    "local": ("randomized-response", "It costs ε = 3; ", 7),
+    "secure-aggregation": ("discrete-laplace", "It costs ε = 1 and δ = 1e-06; ", 7),
+    "shuffler": ("binomial", "It costs ε = 1 and δ = 1e-06; ", 12),
 }
 
 
@@ -111,7 +111,10 @@ def test_the_page_of_each_trust_model_runs(
                 told = run(["-c", program])
             reader.follow(words)
     assert noise in reader.said["experiment check"]
-    assert ("(running)" in reader.said["experiment create"]) == (name != "shuffler")
+    created = reader.said["experiment create"]
+    assert ("(running)" in created) == (name != "shuffler")
+    then = "terms cosign" if name == "shuffler" else "experiment status --config coordinator/"
+    assert f"tacit {then}" in created.split("next: ")[1]
     assert "was taken" in told
     assert cost in told
     assert "running" in reader.said["experiment status"]
@@ -131,7 +134,9 @@ def test_the_page_of_two_organisations_runs_with_proofs(
             reader.follow([*words, "--yes"] if sign else words)
         assert re.search("^proofs = true$", Path("greeting.toml").read_text(), re.M)
         assert "with range proofs" in reader.said["experiment check"]
-        assert "the experiment is running" in reader.said["terms cosign"]
+        signed = reader.said["terms cosign"]
+        assert "the experiment is running" in signed
+        assert "tacit doctor " in signed.split("next: ")[1]
         experiment = reader.wait_for_rounds()
         app = json.loads(Path("app.json").read_text())
         with Device(Ledger("ledger"), Pins(**app["pins"])) as device:
@@ -158,5 +163,5 @@ def test_the_live_part_of_the_contextual_tutorial_runs(
     assert "8 cells of context and option" in checked
     assert "Your device chooses which one" in checked
     assert "was taken" in told
-    assert "It costs 1 of ε" in told
+    assert "It costs ε = 1; " in told
     assert "which option for whom" in reader.said["experiment status"]

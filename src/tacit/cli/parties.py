@@ -122,6 +122,7 @@ def sign(
         print_json({"digest": digest, "signature": signature.hex(), "state": state})
         return
     print_sentence("signed", f"by the helper; the experiment is {state}")
+    print_sentence("next", f"tacit doctor {terms.parties[0].address} --config {config}")
 
 
 def _published(source: str) -> Published:

@@ -87,6 +87,10 @@ def create(
         request = f"the operator of the helper at {helper.address} reads the terms and signs:"
         print_sentence("next", request)
         print(f"  {command}")
+    if not helpers:
+        print_sentence(
+            "next", f"tacit experiment status{SelectedExperiment(None, config, url, token_file)}"
+        )
 
 
 def _app_configuration(published: Published) -> dict[str, Any]:
@@ -198,7 +202,7 @@ def estimates(which: SelectedExperiment, as_json: Json = False) -> None:
 
     Example: tacit experiment estimates --config coordinator/party.toml
     """
-    _print_answer("estimates", which, as_json, _print_estimates)
+    _print_answer("estimates", which, as_json, lambda said: _print_estimates(said, which))
 
 
 def _print_contexts(said: dict[str, Any]) -> None:
@@ -226,7 +230,7 @@ def _print_contexts(said: dict[str, Any]) -> None:
         print_sentence("gain", line)
 
 
-def _print_estimates(said: dict[str, Any]) -> None:
+def _print_estimates(said: dict[str, Any], which: SelectedExperiment) -> None:
     """Print the estimates of an experiment."""
     if said["contexts"] is not None:
         _print_contexts(said["contexts"])
@@ -260,6 +264,8 @@ def _print_estimates(said: dict[str, Any]) -> None:
         )
     if said["contexts"] is None:
         print_sentence("which is best", verdict(said))
+        if said["decided"]:
+            print_sentence("next", f"tacit experiment export results.csv{which}")
     if said["sample_ratio"]["mismatch"]:
         print_sentence(
             "warning",
@@ -334,6 +340,8 @@ def _change(name: str, which: SelectedExperiment, as_json: bool) -> None:
         print_json({"digest": digest, "state": state})
         return
     print_sentence("now", f"{digest[:12]} is {state}")
+    then = "export results.csv" if state in ENDED else "status"
+    print_sentence("next", f"tacit experiment {then}{which}")
 
 
 @grouped

@@ -358,6 +358,6 @@ class Receipt:
             )
         if not self.shares:
             told.append("Nothing about your answer has left this device.")
-        both = f"{self.cost} of ε" + (f" and {self.delta} of δ" if self.delta else "")
+        both = f"ε = {self.cost}" + (f" and δ = {float(self.delta):g}" if self.delta else "")
         spent = both if self.charged else "nothing"
         return [*told, f"It costs {spent}; {ENDINGS[self.outcome]}."]

@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.environments.recorded import Recorded
 from tacit.environments.replay import Replay, option_names
-from tacit.errors import TacitError
+from tacit.errors import TacitError, did_you_mean
 from tacit.types import Floats
 
 ROLES = {
@@ -260,13 +260,17 @@ def _split(source: str, text: str, separator: str) -> list[tuple[int, list[str]]
         ) from error
 
 
+def _columns(count: int) -> str:
+    return f"{count} column{'' if count == 1 else 's'}"
+
+
 def has_names(source: str, first: Sequence[str], rest: Iterable[str]) -> bool:
     """Whether the first line is a header; rejects lines that could be header or data: numbers
     above 1 in all cells, if none of the `rest` is above 1.
     """
     if len(first) < 2:
         raise TacitError(
-            f"{source} line 1 has {len(first)} column(s): {TWO_OPTIONS}, separated by commas, "
+            f"{source} line 1 has {_columns(len(first))}: {TWO_OPTIONS}, separated by commas, "
             "semicolons or tabs."
         )
     named = [cell for cell in first if cell and not is_number(cell)]
@@ -318,7 +322,7 @@ def table_of(sheet: Sheet, *, clip: bool) -> Recorded:
     """An environment from one column per option."""
     if len(sheet.names) < 2:
         raise TacitError(
-            f"{sheet.source} has {len(sheet.names)} column(s): {TWO_OPTIONS}. Add one for each."
+            f"{sheet.source} has {_columns(len(sheet.names))}: {TWO_OPTIONS}. Add one for each."
         )
     for column, name in enumerate(sheet.names):
         if not name or name in sheet.names[:column]:
@@ -340,10 +344,16 @@ def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:
     if missing:
         found = ", ".join(repr(sheet.names[column]) for column in roles.values())
         needed = "; ".join(f"{role} ({', '.join(ROLES[role][1:])})" for role in missing)
-        raise TacitError(
-            f"{sheet.source} has {found}: a log must also have {needed}. A table has one column "
-            "per option and no other."
-        )
+        others = (name for c, name in enumerate(sheet.names) if c not in roles.values())
+        near = [
+            f"For {name!r}{hint[1:]}"
+            for name in others
+            if (
+                hint := did_you_mean(name.lower(), [word for one in missing for word in ROLES[one]])
+            )
+        ]
+        remedy = near[0] if near else "A table has one column per option and no other."
+        raise TacitError(f"{sheet.source} has {found}: a log must also have {needed}. {remedy}")
     participants, options = Counter(sheet.texts(roles["participant"])), sheet.texts(roles["option"])
     rewards, clipped = sheet.rewards(roles["reward"], clip=clip)
     names = tuple(dict.fromkeys(options))
