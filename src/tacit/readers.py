@@ -270,10 +270,22 @@ def problems(
             yield f"{where}{place} is {shown(one['input'])}: {rule}"
 
 
+_TYPES = {
+    "model_type": "a table",
+    "tuple_type": 'a list such as ["a", "b"]',
+    "string_type": "text in quotes",
+    "int_type": "a whole number, without quotes",
+    "int_parsing": "a whole number, without quotes",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false, without quotes",
+    "bool_parsing": "true or false, without quotes",
+}
+
+
 def _rule(error: ErrorDetails) -> str:
     """The violated rule of one of pydantic's own checks."""
-    if error["type"] == "model_type":
-        return "must be a table"
+    if error["type"] in _TYPES:
+        return f"must be {_TYPES[error['type']]}"
     if error["type"] == "literal_error":
         allowed = error["ctx"]["expected"].replace("'", '"')
         near = did_you_mean(str(error["input"]), re.findall('"([^"]*)"', allowed))

@@ -86,7 +86,10 @@ def test_a_definition_is_written_with_comments_and_never_overwrites(
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        (("--context", "device phone"), '--context is "device phone": must be a field with at least'),
+        (
+            ("--context", "device phone"),
+            '--context is "device phone": must be a field with at least',
+        ),
         (("--context", "age: 90 to 18"), "age from 90 to 18: must go from a smaller number"),
         (("--helper", "nix.toml"), "name the card.toml that the other operator sends"),
     ],
@@ -286,7 +289,9 @@ def test_create_distinguishes_new_running_and_ended_experiments(
     assert "published earlier: Which" in command(*create)[1]
     code, out, _ = command("experiment", "stop", digest, *config(both, 0), "--yes")
     assert (code, out.count("is stopped")) == (0, 1)
-    assert " ".join(out.split()).split("next: ")[1].startswith("tacit experiment export results.csv")
+    assert (
+        " ".join(out.split()).split("next: ")[1].startswith("tacit experiment export results.csv")
+    )
     said = rejected(command(*create))
     assert "exists and is stopped: change its question" in said
 

@@ -26,7 +26,7 @@ from scipy import stats
 from tests.silos.harness import listening
 
 from tacit.cli import silos as commands
-from tacit.errors import Rejected, TacitError, Unavailable
+from tacit.errors import InvalidFile, Rejected, TacitError, Unavailable
 from tacit.records import MemoryRecords, RecordDirectory
 from tacit.silos import config
 from tacit.silos.agent import SiloAgent
@@ -135,7 +135,7 @@ def test_an_exported_policy_needs_numpy_only(tmp_path: Path) -> None:
     ("change", "told"),
     [
         (("epsilon = 1\n", 'epsilon = "1/2"\n'), "must be at most 1/2, the budget"),
-        (("high = 90", "high = 91"), "columns or actions of the terms differ"),
+        (("high = 90", "high = 91"), "column age of the terms is a number from 18 to 90: must"),
         (("worst = 30", "worst = 31"), "outcome of the terms differs"),
         (('host = "127.0.0.1"', 'host = "0.0.0.0"'), "of its own machine only"),
         (("port = 1871", "port = 0\nport2 = 1871"), "2 errors"),
@@ -232,6 +232,52 @@ def test_missing_files_are_named_with_a_remedy(
         commands.silo_status(path)
     with pytest.raises(TacitError, match=r"is missing: there is nothing to sign\. Copy"):
         commands.check_silo(path, sign=True)
+
+
+def test_terms_that_differ_from_a_silos_declarations_name_what_differs(definition: Path) -> None:
+    path = definition.parents[1] / "silo0" / "silo.toml"
+    text = path.read_text()
+    for changed, told in (
+        (
+            ("high = 90", "high = 80"),
+            "column age of the terms is a number from 18 to 90: must be a",
+        ),
+        (
+            ('"surgery"', '"rest"'),
+            'actions of the terms is ["drug", "surgery"]: must be ["drug", "r',
+        ),
+        (
+            ('"severe"', '"acute"'),
+            "column severe of the terms is boolean: must be absent, as in silo",
+        ),
+    ):
+        path.write_text(text.replace(*changed))
+        with pytest.raises(InvalidFile) as rejection:
+            commands.check_silo(path, sign=True, yes=True)
+        assert rejection.value.problems[0].startswith(told)
+
+
+def test_files_that_are_no_card_and_entries_of_another_type_are_rejected_with_a_remedy(
+    tmp_path: Path, definition: Path
+) -> None:
+    with pytest.raises(
+        TacitError, match=r"silo.toml has no delta: must be a silo's card. Name the"
+    ):
+        commands.make_terms(definition, [tmp_path / "silo0" / "silo.toml"])
+    text = definition.read_text()
+    for changed, told in (
+        (
+            ("actions = [", 'actions = "drug" # ['),
+            'actions is "drug": must be a list such as ["a",',
+        ),
+        (("patience = 86400", 'patience = "1 day"'), 'is "1 day": must be a whole number, without'),
+        (("secagg-fedlinucb", "secagg-fedlinucbb"), "; did you mean secagg-fedlinucb?"),
+        (("high = 90\n", ""), "Declare low and high of column age; without them they are 0 and 1"),
+    ):
+        definition.write_text(text.replace(*changed))
+        with pytest.raises(TacitError) as rejection:
+            commands.make_terms(definition, [])
+        assert told in str(rejection.value)
 
 
 def test_check_states_the_additional_cost_of_evaluations(

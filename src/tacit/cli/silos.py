@@ -83,6 +83,8 @@ def check_silo(
         settings.context  # noqa: B018  (rejects declarations that contradict each other)
         card = config.write_card(path.parent, settings, key)
         show({"silo": card.name, "terms": "none yet", "key": card.key}, str(path), as_json)
+        if not as_json:
+            print_sentence("next", f"copy the coordinator's terms.json to {file}")
         return
     terms, signed = read_federation(file.read_text(encoding="utf-8"))
     found = config.differences(settings, terms)
@@ -212,7 +214,7 @@ def make_terms(
         from tacit.silos import config
         from tacit.silos.federation import sign_federation, write_federation
     settings = config.read_entries(config.FederationConfig, path)
-    cards = [config.read_entries(config.SiloCard, one) for one in card or ()]
+    cards = [config.read_card(one) for one in card or ()]
     key = config.load_key(path, settings)
     terms = settings.make_terms(public_key(key), tuple(one.party() for one in cards))
     file = path.parent / settings.terms

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tacit.algorithms.silos_problem import LARGEST_BUDGET
 from tacit.errors import InvalidFile, TacitError
 from tacit.keyfiles import KeyFile, load_signing_key, save_signing_key
-from tacit.readers import Number, places, problems, quoted, read_toml, to_text
+from tacit.readers import Number, places, problems, quoted, read_toml, shown, to_text
 from tacit.records import RecordDirectory
 from tacit.signatures import fingerprint, public_key
 from tacit.silos.agent import RecordedEvaluations, SiloAgent, SiloIdentity
@@ -196,6 +196,17 @@ def _parsed(kind: type[Entries], found: dict[str, Any], path: Path) -> Entries:
         raise InvalidFile(str(path), list(problems(problem, kind, known))) from None
 
 
+def read_card(path: Path) -> SiloCard:
+    """Read the card of a silo; another file is rejected as such."""
+    remedy = "name the card.toml that tacit silo new wrote"
+    missing = SiloCard.model_fields.keys() - read_toml(path, remedy).keys()
+    if missing:
+        raise TacitError(
+            f"{path} has no {min(missing)}: must be a silo's card. {remedy.capitalize()}"
+        )
+    return read_entries(SiloCard, path)
+
+
 def load_key(path: Path, config: SiloConfig | FederationConfig) -> Ed25519PrivateKey:
     """The long-term key beside a configuration file."""
     folder = path.parent
@@ -210,11 +221,38 @@ def load_terms(path: Path, config: SiloConfig | FederationConfig) -> PinnedFeder
     return pin_federation(file.read_text(encoding="utf-8"))
 
 
+def context_differences(declared: ContextSpec, stated: ContextSpec) -> list[str]:
+    """How the columns and actions of terms differ from those that a silo declares."""
+    found = []
+    if stated.actions != declared.actions:
+        found.append(
+            f"actions of the terms is {shown(stated.actions)}: must be {shown(declared.actions)}, "
+            "as in silo.toml"
+        )
+    ours = {column.name: column for column in declared.columns}
+    theirs = {column.name: column for column in stated.columns}
+    for name in dict.fromkeys([*theirs, *ours]):
+        if theirs.get(name) != ours.get(name):
+            found.append(
+                f"column {name} of the terms is {_column_words(theirs.get(name))}: must be "
+                f"{_column_words(ours.get(name))}, as in silo.toml"
+            )
+    return found or ["columns of the terms are in another order than in silo.toml: use one order"]
+
+
+def _column_words(column: ContextColumn | None) -> str:
+    if column is None:
+        return "absent"
+    if column.kind == "number":
+        return f"a number from {shown(column.low)} to {shown(column.high)}"
+    return f"{column.kind} {', '.join(column.levels)}".strip()
+
+
 def differences(config: SiloConfig, terms: FederationTerms) -> list[str]:
     """How terms differ from what a silo declares, or exceed its budget; empty if they do not."""
     found = []
     if terms.context != config.context:
-        found.append("columns or actions of the terms differ from those declared in silo.toml")
+        found += context_differences(config.context, terms.context)
     if terms.reward != config.reward:
         found.append("outcome of the terms differs from the one declared in silo.toml")
     number = terms.number(config.name)

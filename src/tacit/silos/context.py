@@ -75,7 +75,10 @@ class ContextColumn:
 
     def __post_init__(self) -> None:
         one_of(f"kind of column {self.name}", self.kind, KINDS)
-        rule = f"below high, which is {self.high}. Declare the bounds of column {self.name}"
+        rule = (
+            f"below high, which is {self.high}. Declare low and high of column {self.name}; "
+            "without them they are 0 and 1"
+        )
         width = as_double(self.high) - as_double(self.low)
         require(0 < width < math.inf, "low", self.low, rule)
         wanted = 2 if self.kind == "category" else 0

@@ -25,7 +25,7 @@ from tacit.algorithms.registry import lookup
 from tacit.algorithms.silos_problem import LARGEST_BUDGET, SilosProblem
 from tacit.assumptions import BoundedAdversary, PublicMembership
 from tacit.bandits.contextual.linucb import LinUCBPolicy
-from tacit.errors import Rejected, TacitError, integer, require
+from tacit.errors import Rejected, TacitError, did_you_mean, integer, require
 from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP
 from tacit.privacy.silos import SilosDP
@@ -176,7 +176,7 @@ class FederationTerms:
         check_text("question", self.question)
         if self.algorithm in NOT_RUN:
             raise TacitError(f"algorithm is {self.algorithm}: {NOT_RUN[self.algorithm]}")
-        rule = f"one of {', '.join(TRUST)}"
+        rule = f"one of {', '.join(TRUST)}{did_you_mean(self.algorithm, TRUST)}"
         require(self.algorithm in TRUST, "algorithm", self.algorithm, rule)
         require(len(self.coordinator) == KEY_SIZE, "coordinator's key", "missing", "32 bytes")
         names, keys = [s.name for s in self.silos], [s.key for s in self.silos]
