@@ -978,7 +978,7 @@ def test_delta_is_charged_exported_and_merged(tmp_path: Path) -> None:
     assert ledger.spent_delta == Fraction(1, 10**6)
     (receipt,) = ledger.receipts()
     assert receipt.delta == Fraction(1, 10**6)
-    assert "and 1/1000000 of δ" in receipt.in_words()[-1]
+    assert "and δ = 1e-06" in receipt.in_words()[-1]
     assert not any("say nothing about your answer" in told for told in receipt.in_words())
     for outcome in set(ParticipationOutcome) - {ParticipationOutcome.UNKNOWN}:
         assert outcome not in replace(receipt, outcome=outcome).in_words()[-1]
