@@ -62,7 +62,9 @@ def test_a_small_study_runs_in_one_process() -> None:
 
 
 @pytest.mark.extended
-def test_the_report_shows_regret_coefficients_and_the_data_flow() -> None:
+def test_the_report_shows_regret_coefficients_and_the_data_flow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("nvflare")
     from tests.silos.harness import LocalFederation
 
@@ -83,8 +85,12 @@ def test_the_report_shows_regret_coefficients_and_the_data_flow() -> None:
     )
     page = report.page(shown)
     assert page.count("data:image/png;base64,") == 3
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as after pip install '.[flare]'
+    plain = report.page(shown)
+    assert "data:image" not in plain
     for text in ("north", "Who saw what", "masked numbers", "Every row needs every silo"):
         assert text in page
+        assert text in plain
 
 
 @pytest.mark.slow

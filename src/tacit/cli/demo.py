@@ -295,6 +295,8 @@ def silos(
     print_table("mean regret on held-out patients", heads, rows)
     print_sentence("shared policy, on all", f"{result.shared:.4f}")
     print_sentence("report", str(page))
+    if not report.can_draw():
+        print_sentence("note", "the report has no pictures; they need pip install 'tacit[plot]'")
     print_sentence(
         "case mix", f"{report.CASE_MIX}; where it treats all kinds, sharing may not help"
     )

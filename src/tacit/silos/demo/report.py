@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from importlib.util import find_spec
 from io import BytesIO
 from typing import Any
 
@@ -41,11 +42,7 @@ def page(shown: DemoFederation) -> str:
         "silos.html",
         answer=answer(shown),
         facts=facts,
-        pictures=[
-            ("Regret on held-out patients", picture(_draw_regret, shown)),
-            ("What was learned: coefficients with 95% intervals", picture(_draw_effects, shown)),
-            ("Privacy budget by synchronisation", picture(_draw_budget, shown)),
-        ],
+        pictures=[(title, picture(draw, shown)) for title, draw in PICTURES if can_draw()],
         seen=who_saw_what(shown),
         words=explain(shown.terms, 0),
     )
@@ -83,6 +80,11 @@ def who_saw_what(shown: DemoFederation) -> list[tuple[str, str]]:
         ("The other hospitals", "the policies, which are made of these sums"),
         ("Nobody else", "how many patients a hospital had, or which slots were unused"),
     ]
+
+
+def can_draw() -> bool:
+    """Whether matplotlib, which the extra `flare` does not bring, is installed."""
+    return find_spec("matplotlib") is not None
 
 
 def picture(draw: Any, shown: DemoFederation) -> str:
@@ -138,3 +140,10 @@ def _draw_budget(axes: Any, shown: DemoFederation) -> None:
     axes.set_xlabel("synchronisation")
     axes.set_ylabel("ε of all releases together")
     axes.set_title("one participant: one record, in one synchronisation", fontsize=9)
+
+
+PICTURES = (
+    ("Regret on held-out patients", _draw_regret),
+    ("What was learned: coefficients with 95% intervals", _draw_effects),
+    ("Privacy budget by synchronisation", _draw_budget),
+)
