@@ -122,7 +122,7 @@ class ContextLog(ContextualWorld):
 
     def rewards(self, *_: object) -> Floats:
         """Always raises: only a run tracks which rows are used."""
-        raise TacitError("a log is replayed row by row, which only a run tracks: begin with fresh")
+        raise TacitError("a log is replayed row by row within a run: call fresh() first")
 
 
 class ContextLogRun(ContextualWorld):

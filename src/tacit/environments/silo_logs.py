@@ -139,7 +139,7 @@ class RecordedSilos(Silos):
 
     def serve(self, *_: object) -> None:
         """Always raises: only a run tracks which rows are used."""
-        raise TacitError("logs are replayed row by row, which only a run tracks: begin with fresh")
+        raise TacitError("logs are replayed row by row within a run: call fresh() first")
 
 
 class RecordedSilosRun(Silos):

@@ -537,7 +537,7 @@ def _binomial(problem: _Problem, users: int | None, fixed: NoiseBits) -> Calibra
         )
     if bits is not None and (users is None or bias is not None):
         raise TacitError(
-            "a number of bits per user needs the number of users, and leaves the bias to be found: "
+            "bits per user are given: the number of users is needed, and the bias is computed: "
             "give users, not bias"
         )
     p = probability("bias", bias) if bias is not None else Fraction(1, 2)

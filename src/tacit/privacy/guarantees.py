@@ -159,7 +159,7 @@ class Guarantee(ABC):
 
     @abstractmethod
     def _meaning(self) -> str:
-        """The meaning, as the end of a sentence."""
+        """What the numbers mean, as the end of the sentence of `__str__`."""
 
     def __str__(self) -> str:
         claim = f"{self.short}: to {self.view.text()}, {self.neighbours.text()} {self._meaning()}"

@@ -457,8 +457,8 @@ class PrefixRound(Protocol):
     ) -> None:
         if not 0 <= step < sums.shape.steps:
             raise TacitError(
-                f"all {sums.shape.steps} synchronisations are used up: the noise was made for no "
-                "more"
+                f"all {sums.shape.steps} synchronisations are used up: the noise is calibrated "
+                "for no more"
             )
         if type(self) is not ROUNDS.get(sums.trust, PrefixRound):
             raise TacitError(f"silos trust {sums.trust}: open the step with the sums' open()")

@@ -372,7 +372,7 @@ class SeparateSums(Protocol):
 
     def _check_place(self, place: int) -> None:
         if not 0 <= place < self.coordinates:
-            raise TacitError(f"place is {place}: must be 0 to {self.coordinates - 1}")
+            raise TacitError(f"coordinate is {place}: must be 0 to {self.coordinates - 1}")
 
     def analyze(self, released: Aggregate) -> Estimate:
         """The estimates of all options, concatenated."""

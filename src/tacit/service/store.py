@@ -84,7 +84,7 @@ def _listed(name: str) -> sql.BindParameter[Any]:
 
 
 def _of(column: sql.Column[Any]) -> sql.ColumnElement[bool]:
-    """Condition that a column is the value of its name."""
+    """The condition that a column equals the bound parameter of its name."""
     return column == sql.bindparam(column.name)
 
 

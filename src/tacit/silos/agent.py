@@ -425,7 +425,7 @@ class SiloAgent:
         stored = self._database.set_survivors(asked.step, packed) if rows else packed
         digest = hashlib.sha256(packed).digest()
         if stored != packed or self._first(b"survivors", asked.step, digest) != digest:
-            raise Rejected(f"row {asked.step} has other survivors, which this silo signed before")
+            raise Rejected(f"row {asked.step}: this silo has already signed other survivors")
         return masking.sign_survivors(survivors)
 
     def _reveal(self, asked: SiloMessage) -> bytes:

@@ -194,7 +194,7 @@ class ContextTerms:
         return _features(self, tuple(options))
 
     def made(self, options: tuple[str, ...]) -> FeatureMap:
-        """The public feature map; `features` caches it."""
+        """Build the public feature map, which `features` caches."""
         return table_map(tuple(one.coded() for one in self.fields), options)
 
     def choose(
@@ -271,7 +271,7 @@ class FeatureTerms(ContextTerms):
         return len(self.matrices[0])
 
     def made(self, options: tuple[str, ...]) -> FeatureMap:
-        """The public feature map; `features` caches it."""
+        """Build the public feature map, which `features` caches."""
         matrices = tuple(
             tuple(tuple(number / MATRIX_UNIT for number in row) for row in matrix)
             for matrix in self.matrices
