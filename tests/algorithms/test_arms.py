@@ -462,7 +462,7 @@ def test_squared_periods_cost_at_most_four_times() -> None:
         ("dist-dp-se", {"growth": 1.0}, r"growth is 1: must be greater than 1"),
     ],
 )
-def test_what_cannot_be_guaranteed_is_rejected_with_an_alternative(
+def test_unsupported_guarantees_are_rejected_with_an_alternative(
     name: str, problem: dict[str, object], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):

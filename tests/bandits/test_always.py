@@ -264,7 +264,7 @@ def check(done: list[Run], failures: int) -> None:
 @pytest.mark.parametrize(
     "name", extended_but_every(2, zip(name for name in SCENARIOS if "50" not in name))
 )
-def test_intervals_hold_at_all_rounds_at_once(name: str) -> None:
+def test_intervals_cover_at_all_rounds_at_once(name: str) -> None:
     """4 runs each, false-alarm rate 1e-6; widths of one."""
     done = [play(SCENARIOS[name], seed, seed == 0) for seed in range(4)]
     check(done, most_failures(4, 1 - LEVEL))
@@ -272,7 +272,7 @@ def test_intervals_hold_at_all_rounds_at_once(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_intervals_hold_at_all_rounds_at_once_in_many_runs(name: str) -> None:
+def test_intervals_cover_at_all_rounds_at_once_in_many_runs(name: str) -> None:
     """2,000 runs each, in at least 95% of them; measured are 99% and more, so that a false alarm
     has no measurable chance.
     """

@@ -70,7 +70,7 @@ def farthest(name: str, world: type[Synthetic], seed: int, **changes: Any) -> tu
 
 @pytest.mark.extended
 @pytest.mark.parametrize(("name", "guarantee"), WAYS)
-def test_confidence_sets_hold_for_rewards_within_bounds(name: str, guarantee: Any) -> None:
+def test_confidence_sets_cover_for_rewards_within_bounds(name: str, guarantee: Any) -> None:
     """At α = 0.01 and 40 synchronisations in each of 2 runs; sets are wide enough that none of them
     comes near, so a false alarm has no measurable chance.
     """

@@ -404,7 +404,7 @@ def test_terms_that_only_their_distribution_forbids_are_rejected() -> None:
     ]
 
 
-def test_rounds_of_two_servers_cost_what_python_says() -> None:
+def test_rounds_of_two_servers_have_the_cost_computed_by_python() -> None:
     of = pinned(
         terms(
             answer=Answer("x", ("a", "b", "c"), 5, 60),

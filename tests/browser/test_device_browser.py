@@ -174,7 +174,7 @@ def test_unrecorded_answers_are_sent_as_zero_at_the_same_times_and_sizes(
 
 
 @pytest.mark.extended
-def test_the_time_of_sending_lies_between_window_and_deadline_at_random(
+def test_the_sending_time_is_uniform_between_window_and_deadline(
     tab: Tab, servers: Parties
 ) -> None:
     times = []

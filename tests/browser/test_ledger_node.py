@@ -98,7 +98,7 @@ def said(steps: list[Any]) -> list[str]:
     return [one for one, _ in steps]
 
 
-def test_every_round_counts_whatever_it_costs_and_limits_hold() -> None:
+def test_every_round_counts_at_any_cost_and_limits_apply() -> None:
     story, of = Story(), pinned(terms())
     digest = story.publish(of)
     noisy = described(of.terms, scale=Fraction(200))
@@ -163,7 +163,7 @@ def test_a_limit_that_was_lowered_stops_a_report_before_it_is_sent() -> None:
     assert steps[2][1]["spent"] == "0"
 
 
-def test_a_device_takes_part_once_in_a_round() -> None:
+def test_a_device_joins_a_round_once() -> None:
     story, of = Story(), pinned(terms())
     digest = story.publish(of)
     story.join(of)
@@ -176,7 +176,7 @@ def test_a_device_takes_part_once_in_a_round() -> None:
 
 
 @pytest.mark.parametrize("words", [(2, 2), (2, None), (None, 2), (2, 1), (None, None)])
-def test_a_refund_needs_the_word_of_both_servers(words: tuple[int | None, int | None]) -> None:
+def test_a_refund_needs_signed_aborts_of_both_servers(words: tuple[int | None, int | None]) -> None:
     story, of = Story(), pinned(terms())
     digest = story.publish(of)
     found = story.join(of)
@@ -234,7 +234,7 @@ def test_the_least_delta_ever_shown_limits_rounds() -> None:
             assert ledger.spent_delta == Fraction(spent) + one.delta / 4
 
 
-def test_imports_raise_no_limit_and_what_is_known_of_related_terms_adds_up() -> None:
+def test_imports_raise_no_limit_and_related_terms_add_up() -> None:
     """Two devices took part under terms that this one learns to be successors of each other."""
     old = pinned(terms())
     new = pinned(terms(predecessor=old.terms.digest, question="And now?"))

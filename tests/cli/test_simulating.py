@@ -298,7 +298,7 @@ def test_output_without_a_guardrail_mentions_none(command: Command) -> None:
     [
         ((*RAIL, "--control-share", "0"), "give the control a share"),
         (RAIL[:2], "it has no means: give guardrail_means"),
-        (RAIL[2:], "guardrail has no name, but means or a margin"),
+        (RAIL[2:], "guardrail is missing, but its means or margin are given"),
         ((*RAIL[:3], "0.1,0.4"), "guardrail_means is 0.1,0.4: must be 3 numbers"),
         ((*RAIL[:3], "0.1,0.4,2"), "guardrail_means is 0.1,0.4,2: must be"),
         ((*RAIL, "--guardrail-better", "more"), "must be one of lower, higher"),

@@ -275,7 +275,7 @@ def test_search_finds_certified_parameters(users: int, epsilon: float) -> None:
     )
 
 
-def test_search_rejects_what_it_cannot_find(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_without_a_result_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "tilted_ratio", lambda _parameters, _ks: Fraction(3))
     with pytest.raises(TacitError, match="larger batch or a larger epsilon"):
         search(2, 1)

@@ -545,7 +545,7 @@ def test_separate_sums_are_released_all_or_none() -> None:
     messages: list[Any] = [(0, [5]), (1, [7]), (0, [6]), (1, [8]), (0, [1])]
     assert protocol.by_option(messages) == [[[5], [6], [1]], [[7], [8]]]
     for place in (-1, 2):
-        with pytest.raises(TacitError, match=f"place is {place}: must be 0 to 1"):
+        with pytest.raises(TacitError, match=f"coordinate is {place}: must be 0 to 1"):
             protocol.by_option([*messages, (place, [3])])
     with pytest.raises(TacitError, match="the round is aborted"):
         protocol.by_option(messages[:-1])

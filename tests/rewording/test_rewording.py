@@ -37,7 +37,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return package.parent, target
 
 
-def test_sentences_are_told_from_identifiers() -> None:
+def test_sentences_are_distinguished_from_identifiers() -> None:
     assert is_sentence("the secret is out")
     assert is_sentence("at most 1 participant of a batch is curious")
     for other in ("two-servers", "epsilon", "the secret", "<p>some words of text</p>", "a|b c d e"):

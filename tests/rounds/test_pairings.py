@@ -253,7 +253,7 @@ def test_separate_sums_are_aggregated_one_by_one(through: str) -> None:
     assert aggregate(protocol, messages, through) == protocol.combine(messages)
     with pytest.raises(TacitError, match="below the 3 that the guarantee needs"):
         aggregate(protocol, messages[:-1], through)  # before any of the sums was released
-    with pytest.raises(TacitError, match="place is 7: must be 0 to 2"):
+    with pytest.raises(TacitError, match="coordinate is 7: must be 0 to 2"):
         aggregate(protocol, [*messages, (7, messages[0][1])], through)
     with pytest.raises(TacitError, match="SecureVector does not fit mixing"):
         aggregate(protocol, messages, "mixing")

@@ -443,7 +443,7 @@ def test_answer_labels_are_in_the_signed_terms(
         ({"labels": ("No", "")}, "entry 2 of labels"),
     ],
 )
-def test_words_of_answers_are_distinct_and_one_for_each_value(
+def test_answer_labels_are_distinct_and_one_for_each_value(
     given: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(DefinitionError, match=problem):

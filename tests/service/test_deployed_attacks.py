@@ -210,7 +210,7 @@ def test_an_experiment_with_too_many_messages_is_not_published(tmp_path: Path) -
         pass
 
 
-def test_a_coordinator_hides_no_outcome_of_another_ones_round(tmp_path: Path) -> None:
+def test_a_coordinator_cannot_hide_outcomes_of_another_coordinators_round(tmp_path: Path) -> None:
     """Keys under its own terms for the name of that round: the helper then said "not over"."""
     with deployed(small("shuffler"), tmp_path) as one:
         assert one.helper is not None
@@ -239,7 +239,7 @@ class OneAnswer(Link):
 
 
 @pytest.mark.parametrize("model", ["two-servers", "shuffler"])
-def test_a_helper_puts_no_round_in_the_place_of_another(tmp_path: Path, model: str) -> None:
+def test_a_helper_cannot_replace_one_round_by_another(tmp_path: Path, model: str) -> None:
     """The sum of one option was learned as that of another, too; devices rejected that round."""
     with deployed(small(model), tmp_path) as one:
         assert one.helper is not None

@@ -143,7 +143,7 @@ def test_a_stalled_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(front(), "PUT", REPORT, content=slow()).status_code == 408
 
 
-def test_an_address_over_its_rate_is_told_when_to_retry() -> None:
+def test_an_address_over_its_rate_gets_a_retry_time() -> None:
     app = front(Limits(rate=1, burst=2, behind_proxy=False))
     assert [ask(app, "GET", "/").status_code for _ in range(3)] == [200, 200, 429]
     assert ask(app, "GET", "/").headers["retry-after"] == "1"

@@ -81,7 +81,7 @@ def first_sent(guest: Guest) -> tuple[int, bytes]:
     return next(iter(guest.sent.items()))
 
 
-def test_large_bodies_of_strangers_keep_no_report_out(scene: Scene) -> None:
+def test_large_unauthenticated_bodies_block_no_report(scene: Scene) -> None:
     """Without any token, three of them had all reports answered with 503."""
     victim, *others = scene.guests
     role, said = first_sent(victim)
