@@ -323,7 +323,7 @@ class ArmsProblem(Problem):
         if self.guardrail is None:
             if means is not None or self.guardrail_margin:
                 raise TacitError(
-                    "guardrail is missing, but its means or margin are given. Name it, such as errors"
+                    "guardrail is missing, but its means or margin are given. Name it"
                 )
             return
         if not self.control_share:
