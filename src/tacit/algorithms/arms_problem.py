@@ -322,9 +322,7 @@ class ArmsProblem(Problem):
         means = self.environment.guardrail_means
         if self.guardrail is None:
             if means is not None or self.guardrail_margin:
-                raise TacitError(
-                    "guardrail is missing, but its means or margin are given. Name it"
-                )
+                raise TacitError("guardrail is missing, but its means or margin are given. Name it")
             return
         if not self.control_share:
             raise TacitError(
