@@ -147,7 +147,7 @@ def main() -> None:
             counts = Counter(flood.answers.values())
             with there.helper.store.begin() as transaction:
                 count = sql.select(sql.func.count()).select_from(schema.shares)
-                stored = int(transaction.connection.rows(count)[0][0])
+                stored = int(transaction.rows(count)[0][0])
     acknowledged = {number % len(rest) for number, one in flood.answers.items() if one == "204"}
     lost = max(0, first + len(acknowledged) - stored)
     rows = [

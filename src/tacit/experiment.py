@@ -88,7 +88,7 @@ class Experiment:
     mechanism: Mechanism
     control: str | None = None
     _guard: Guard | None = field(default=None, init=False, repr=False)
-    _opened: dict[int, Protocol] = field(default_factory=dict, init=False, repr=False)
+    _opened: dict[int, tuple[Round, Protocol]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.learner.arms != len(self.options):
@@ -171,8 +171,10 @@ class Experiment:
         if not round_.released:
             raise TacitError(f"round {round_.number} is played but not released: call skip(round)")
         self.learner.check_open(round_)
-        protocol = self.mechanism.open(round_)
-        self._opened[round_.number] = protocol
+        known, protocol = self._opened.get(round_.number, (None, None))
+        if protocol is None or known is not round_:
+            protocol = self.mechanism.open(round_)
+            self._opened[round_.number] = round_, protocol
         return protocol
 
     def observe(self, round_: Round, estimate: Estimate) -> None:
@@ -198,7 +200,7 @@ class Experiment:
         parts = self._metrics(round_, estimate)
         for part in parts:
             self.learner.check(round_, part)
-        protocol = self._opened.get(round_.number) or self.open(round_)
+        protocol = self.open(round_)
         if estimate.guarantee_id != protocol.guarantee_id:
             raise TacitError(
                 f"the estimate of round {round_.number} has guarantee "

@@ -176,7 +176,7 @@ def kept(party: ServerParty) -> int:
     """How many reports wait in a party's database."""
     with party.store.begin() as transaction:
         count = sql.select(sql.func.count()).select_from(schema.shares)
-        return int(transaction.connection.rows(count)[0][0])
+        return int(transaction.rows(count)[0][0])
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Scene:
         found = 0
         for each in self.one.stores:
             with each.read() as transaction:
-                found += transaction.connection.rows(count)[0][0]
+                found += transaction.rows(count)[0][0]
         return int(found)
 
     def finish(self) -> dict[bytes, int]:
@@ -228,7 +228,7 @@ def test_the_shuffler_forwards_one_batch_whatever_is_stored(shuffled: Scene) -> 
     with one.stores[1].begin() as transaction:
         some = sql.select(schema.shares.c.name).limit(2).scalar_subquery()
         some_shares = sql.delete(schema.shares).where(schema.shares.c.name.in_(some))
-        transaction.connection.change(some_shares, {})
+        transaction.change(some_shares, {})
     for identity in identities:
         assert one.helper is not None
         assert one.helper.exchange(identity, b"")[1] == first[identity]

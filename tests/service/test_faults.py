@@ -369,4 +369,4 @@ def test_a_late_list_leaves_no_state(pair: Pair, monkeypatch: pytest.MonkeyPatch
         mine.take(listing, pair.helper.now)  # and dies before it learns that the round is over
     for store in pair.stores:
         with store.read() as transaction:
-            assert not transaction.connection.rows(sql.select(shares))
+            assert not transaction.rows(sql.select(shares))

@@ -63,7 +63,7 @@ def joined(both: Threads, digest: bytes) -> Joined:
 def rows(party: ServerParty) -> dict[str, int]:
     """The number of rows in tables that requests can grow."""
     with party.store.begin() as transaction:
-        rows = transaction.connection.rows
+        rows = transaction.rows
         kept = (schema.terms, schema.shares, schema.joins, schema.spent, schema.served)
         return {one.name: rows(sql.select(sql.func.count()).select_from(one))[0][0] for one in kept}
 

@@ -149,7 +149,7 @@ class Participants:
             for name, content in over(party.records.directory, role):
                 assert self.ended.setdefault((role, name), content) == content
         with self.both.coordinator.store.begin() as transaction:
-            ((last, state),) = transaction.connection.rows(_standing(self.digest))
+            ((last, state),) = transaction.rows(_standing(self.digest))
         if last is not None:
             self.planned.add(int(last) if state == "running" else END)
         return str(state)

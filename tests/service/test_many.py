@@ -32,7 +32,7 @@ def rows(pair: Pair) -> int:
         with own.begin() as transaction:
             for table in (schema.shares, schema.joins, schema.slot_shards, schema.spent):
                 count = sql.select(sql.func.count()).select_from(table)
-                found += int(transaction.connection.rows(count)[0][0])
+                found += int(transaction.rows(count)[0][0])
     return found
 
 

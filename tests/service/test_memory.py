@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from tests.service import pairs
 from tests.service.pairs import Pair, experiment_of, sqlite_pair
 from tests.service.served import served, wait_for
@@ -195,7 +194,7 @@ def test_a_round_is_loaded_once_for_concurrent_reports(
             return find(name)
 
         monkeypatch.setattr(party, "round", counted)
-        reports = ReportRoute(party, GroupWriter(10), lambda _: None, FastAPI())
+        reports = ReportRoute(party, GroupWriter(10), lambda _: None)
 
         async def come(name: bytes) -> list[BaseException | None]:
             many = (reports._fetched(name) for _ in range(50))

@@ -64,7 +64,7 @@ def rounds_of(pair: Pair, digest: bytes, stage: str) -> list[dict[str, object]]:
 def rows(pair: Pair, role: int, table: sql.Table) -> int:
     with pair.stores[role].begin() as transaction:
         count = sql.select(sql.func.count()).select_from(table)
-        return int(transaction.connection.rows(count)[0][0])
+        return int(transaction.rows(count)[0][0])
 
 
 @pytest.mark.extended

@@ -74,7 +74,7 @@ def test_several_processes_assign_every_slot_once(
     slots = sum(one["places"] for one in rounds)
     with pair.stores[0].begin() as transaction:
         counted = sql.select(sql.func.count()).select_from(schema.slot_shards)
-        shards = int(transaction.connection.rows(counted)[0][0])
+        shards = int(transaction.rows(counted)[0][0])
     several = pair.stores[0].dialect == "postgresql"
     assert (shards > len(rounds)) == several
     second = another(pair)
@@ -117,7 +117,7 @@ def test_counters_are_moved_to_their_round_at_its_end(make_pair: Callable[..., P
     with pair.stores[0].begin() as transaction:
         for table in (schema.slot_shards, schema.joins, schema.shares):
             count = sql.select(sql.func.count()).select_from(table)
-            assert transaction.connection.rows(count)[0][0] == 0
+            assert transaction.rows(count)[0][0] == 0
 
 
 # Leases

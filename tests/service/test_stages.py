@@ -74,7 +74,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def route(asked: Asked) -> StageRoute:
     given: Any = asked
     unused: Any = SimpleNamespace()
-    return StageRoute(given, unused, unused, unused)
+    return StageRoute(given, unused, unused)
 
 
 async def holding(one: StageRoute, count: int) -> None:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from operator import add
 
@@ -104,7 +105,7 @@ class Aggregator(PendingReports):
     def __repr__(self) -> str:
         return f"Aggregator(round={self.round.identity.hex()}, role={self.role})"
 
-    @property
+    @cached_property
     def report_size(self) -> int:
         """Bytes of a report share for this server."""
         return self.round.share_size(self.role)

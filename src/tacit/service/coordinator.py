@@ -9,10 +9,10 @@ are anonymous: a ticket carries a random nonce that the device draws for one req
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.aggregation.interface import ClosedRound
 from tacit.aggregation.masking_rounds import MaskingReports
@@ -44,10 +44,11 @@ from tacit.service.trust_models.contract import CoordinatorEngine
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
 
+T = TypeVar("T")
 ENDED = (State.STOPPED, State.FINISHED)
 
 
-class Coordinator(ServerParty):
+class Coordinator(ServerParty[CoordinatorEngine]):
     """The first party (leader) of live experiments; it also runs the learner."""
 
     role, engines = COORDINATOR, COORDINATORS
@@ -55,11 +56,6 @@ class Coordinator(ServerParty):
     def position(self, terms: Terms) -> int:
         """The index of the coordinator in the terms."""
         return terms.leader
-
-    def engine(self, digest: bytes) -> CoordinatorEngine:
-        """The coordinator's part in the rounds under signed terms."""
-        context = self.engine_context(digest)
-        return coordinator_engine(context.terms)(context)
 
     # Experiments
 
@@ -221,25 +217,25 @@ class Coordinator(ServerParty):
 
     def status(self, digest: bytes) -> dict[str, Any]:
         """State, rounds, participant counts, guarantee and terms."""
-        return answers.status(self._snapshot(digest))
+        return self._answered(digest, answers.status)
 
     def estimates(self, digest: bytes) -> dict[str, Any]:
         """Estimates of every option and the decision, in the units of the answer."""
-        return answers.estimates(self._snapshot(digest))
+        return self._answered(digest, answers.estimates)
 
     def export(self, digest: bytes) -> dict[str, Any]:
         """All data of an experiment; it derives from private sums only."""
-        return answers.export(self._snapshot(digest))
+        return self._answered(digest, answers.export)
 
     def view(self, digest: bytes) -> dict[str, Any]:
         """The data of the page for holders of the admin token. It changes with every participant
         who joins.
         """
-        return answers.view(self._snapshot(digest))
+        return self._answered(digest, answers.view)
 
     def public(self, digest: bytes) -> dict[str, Any]:
         """The data of the public page."""
-        return answers.public(self._snapshot(digest))
+        return self._answered(digest, answers.public)
 
     def listed(self) -> list[tuple[str, str, str]]:
         """Digest, question and state of every experiment, under its current terms."""
@@ -252,6 +248,13 @@ class Coordinator(ServerParty):
             key=lambda one: (one[2] in ENDED, one[1], one[0]),
         )
 
+    def _answered(self, digest: bytes, answer: Callable[[answers.Snapshot], T]) -> T:
+        """An answer about the experiment with these terms."""
+        seen = self._snapshot(digest)
+        said = answer(seen)
+        self.keep_experiment(seen.row, seen.experiment)
+        return said
+
     def _snapshot(self, digest: bytes) -> answers.Snapshot:
         with self.store.read() as transaction:
             lineage = transaction.terms(digest).lineage
@@ -260,7 +263,7 @@ class Coordinator(ServerParty):
             return answers.Snapshot(
                 transaction.terms(row.digest).terms,
                 row,
-                load(row),
+                self.take_experiment(row),
                 transaction.rounds_of(lineage),
                 served,
                 served - waiting,
@@ -272,9 +275,9 @@ class Coordinator(ServerParty):
         return {}
 
     def take_experiment(self, row: ExperimentRow) -> Experiment:
-        """The experiment in a row, which the caller may change; read again only if it has to be.
+        """The experiment in a row, read again only if it has to be.
 
-        Only the thread that advances rounds takes experiments.
+        One thread at a time gets the one that is kept, and may change it.
         """
         stored, found = self._experiments.pop(row.lineage, ("", None))
         return load(row) if found is None or stored != row.learner else found

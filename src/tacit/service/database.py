@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sql
 from alembic import command
@@ -78,8 +78,13 @@ class Connection:
         return int(self._cursor.rowcount)
 
 
+ConnectionT = TypeVar("ConnectionT", bound=Connection)
+
+
 @contextmanager
-def transaction(engine: sql.Engine, *, reading: bool = False) -> Iterator[Connection]:
+def transaction(
+    engine: sql.Engine, kind: type[ConnectionT], *, reading: bool = False
+) -> Iterator[ConnectionT]:
     """A durable transaction; with `reading`, a snapshot that blocks no writer.
 
     Raises `Unavailable` if the database fails.
@@ -89,7 +94,7 @@ def transaction(engine: sql.Engine, *, reading: bool = False) -> Iterator[Connec
         with closing(engine.raw_connection()) as line:  # returned to the pool, rolled back
             try:
                 _begin(line.driver_connection, engine.dialect.name, reading=reading)
-                yield Connection(line.cursor(), engine.dialect)
+                yield kind(line.cursor(), engine.dialect)
                 line.commit()
             except failures:
                 line.invalidate()

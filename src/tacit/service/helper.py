@@ -17,7 +17,7 @@ from tacit.service.errors import Conflict
 from tacit.service.leases import Leads, everything
 from tacit.service.party import HELPER, SOON, ServerParty, advance_round
 from tacit.service.schema import LIVE, RoundRow, Stage
-from tacit.service.trust_models import HELPERS, helper_engine
+from tacit.service.trust_models import HELPERS
 from tacit.service.trust_models.contract import HelperEngine, ServedRound
 from tacit.terms import Pinned, Terms
 
@@ -25,7 +25,7 @@ PAUSE = 60.0  # seconds between steps when no round is open
 FOLLOWING = 5.0  # seconds between steps while another process leads
 
 
-class Helper(ServerParty):
+class Helper(ServerParty[HelperEngine]):
     """The second party of a live experiment."""
 
     role, engines = HELPER, HELPERS
@@ -35,11 +35,6 @@ class Helper(ServerParty):
         if terms.helper is None:
             raise Rejected(f"trust is {terms.trust.value}, which has no helper: nothing to sign")
         return terms.helper
-
-    def engine(self, digest: bytes) -> HelperEngine:
-        """The helper's part in the rounds under signed terms."""
-        context = self.engine_context(digest)
-        return helper_engine(context.terms)(context)
 
     def admit(
         self, terms: Terms, signatures: Sequence[bytes], approvals: Sequence[bytes] = ()

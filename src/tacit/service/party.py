@@ -16,9 +16,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typing_extensions import TypeVar
 
 from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.interface import IDENTITY_SIZE, CheckedShare, ClosedRound, UnknownRound
@@ -41,6 +42,7 @@ from tacit.service.trust_models.contract import (
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Pinned, Terms, check_live, cosign
 
+Engine = TypeVar("Engine", bound=RoundEngine, default=RoundEngine, covariant=True)
 Clock = Callable[[], float]
 COORDINATOR, HELPER = 0, 1
 AGAIN = 1.0  # seconds until a failed step is retried
@@ -89,7 +91,7 @@ def _draw(scale: Fraction) -> int:
     return DiscreteLaplace(scale).draw()
 
 
-class ServerParty(ABC):
+class ServerParty(ABC, Generic[Engine]):
     """The coordinator or the helper, with its signing keys, database and key files.
 
     `former` holds the party's earlier keys. Experiments whose terms name one of them continue with
@@ -97,7 +99,7 @@ class ServerParty(ABC):
     """
 
     role: int
-    engines: Mapping[str, type[RoundEngine]]
+    engines: Mapping[str, type[Engine]]
 
     def __init__(
         self,
@@ -117,6 +119,7 @@ class ServerParty(ABC):
         self._noise = noise
         self._pinned: dict[bytes, Pinned] = {}
         self._lineages: dict[bytes, bytes] = {}
+        self._engines: dict[bytes, Engine] = {}
         self._servers: dict[bytes, ServedRound] = {}
         self._missing: dict[bytes, int] = {}  # reports, counted by the last step and since
         self._lock = threading.Lock()
@@ -212,23 +215,22 @@ class ServerParty(ABC):
         self.pinned(digest)
         return self._lineages[digest]
 
-    def engine_context(self, digest: bytes) -> EngineContext:
-        """The resources of this party for rounds under signed terms."""
-        pinned = self.pinned(digest)
-        terms = pinned.terms
-        return EngineContext(
-            pinned,
-            self.position(terms),
-            self.key_for(terms),
-            self.records,
-            self.store,
-            lambda: self.now,
-            self._noise,
-        )
-
-    @abstractmethod
-    def engine(self, digest: bytes) -> RoundEngine:
+    def engine(self, digest: bytes) -> Engine:
         """This party's part in the rounds under signed terms."""
+        if digest not in self._engines:
+            pinned = self.pinned(digest)
+            terms = pinned.terms
+            context = EngineContext(
+                pinned,
+                self.position(terms),
+                self.key_for(terms),
+                self.records,
+                self.store,
+                lambda: self.now,
+                lambda identity: self._noise(identity),
+            )
+            self._engines[digest] = engine_in(self.engines, terms)(context)
+        return self._engines[digest]
 
     def signature(self, digest: bytes) -> bytes:
         """This party's own signature under known terms."""
@@ -306,9 +308,7 @@ class ServerParty(ABC):
 
     def server(self, identity: bytes) -> ServedRound:
         """This party's part in an announced, live round."""
-        with self._lock:
-            found = self._servers.get(identity)
-        if found is not None:
+        if (found := self._servers.get(identity)) is not None:
             return found
         row = self.round(identity)
         if row.stage not in LIVE:
@@ -317,9 +317,7 @@ class ServerParty(ABC):
 
     def serving(self, row: RoundRow) -> ServedRound:
         """This party's part in the round of this row, whatever its stage."""
-        with self._lock:
-            found = self._servers.get(row.identity)
-        if found is not None:
+        if (found := self._servers.get(row.identity)) is not None:
             return found
         made = self.engine(row.terms).serve(row)
         if row.stage not in LIVE:

@@ -12,8 +12,8 @@ A `Transaction` reads and writes typed values. No other module contains statemen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from functools import cache, lru_cache
 from itertools import starmap
@@ -204,11 +204,8 @@ _LEASES = (
 )
 
 
-class Transaction:
+class Transaction(database.Connection):
     """Typed reads and writes within one transaction."""
-
-    def __init__(self, connection: database.Connection) -> None:
-        self.connection = connection
 
     def _insert_new(self, table: sql.Table, *rows: Mapping[str, Any]) -> bool:
         """Insert the rows whose key does not exist yet; whether all rows were inserted.
@@ -218,34 +215,34 @@ class Transaction:
         if not rows:
             return True
         keys = itemgetter(*(column.name for column in table.primary_key))
-        new = _insertion(table, self.connection.dialect)
-        return self.connection.change(new, *sorted(rows, key=keys)) == len(rows)
+        new = _insertion(table, self.dialect)
+        return self.change(new, *sorted(rows, key=keys)) == len(rows)
 
     def _update(self, table: sql.Table, mine: Mapping[str, Any], changed: Mapping[str, Any]) -> int:
         """Change columns of the rows with these values; the number of rows."""
         statement = _updated(table, tuple(mine), tuple(changed))
         new = {f"new_{name}": value for name, value in changed.items()}
-        return self.connection.change(statement, {**mine, **new})
+        return self.change(statement, {**mine, **new})
 
     # Terms
 
     def has_terms(self) -> bool:
         """Whether any terms are known."""
-        return bool(self.connection.rows(_ANY_TERMS))
+        return bool(self.rows(_ANY_TERMS))
 
     def all_terms(self) -> list[Registered]:
         """All known terms, in the order of their digests."""
-        return list(starmap(_registered, self.connection.rows(_ALL_TERMS)))
+        return list(starmap(_registered, self.rows(_ALL_TERMS)))
 
     def terms(self, digest: bytes) -> Registered:
         """The terms with this digest."""
-        for row in self.connection.rows(_selected(terms, "digest"), digest=digest):
+        for row in self.rows(_selected(terms, "digest"), digest=digest):
             return _registered(*row)
         raise unknown_experiment(digest)
 
     def lineage(self, digest: bytes) -> list[Registered]:
         """All terms of the experiment that these terms belong to."""
-        return list(starmap(_registered, self.connection.rows(_SAME_LINEAGE, digest=digest)))
+        return list(starmap(_registered, self.rows(_SAME_LINEAGE, digest=digest)))
 
     def save_terms(
         self,
@@ -270,18 +267,18 @@ class Transaction:
 
     def heads(self) -> list[ExperimentHead]:
         """All experiments, without their learners."""
-        return list(starmap(_head, self.connection.rows(_HEADS)))
+        return list(starmap(_head, self.rows(_HEADS)))
 
     def head(self, lineage: bytes) -> ExperimentHead:
         """An experiment, without its learner."""
-        for row in self.connection.rows(_HEAD, lineage=lineage):
+        for row in self.rows(_HEAD, lineage=lineage):
             return _head(*row)
         raise unknown_experiment(lineage)
 
     def experiment(self, lineage: bytes, *, lock: bool = False) -> ExperimentRow:
         """An experiment; with `lock`, locked until the transaction ends."""
         query = _LOCKED if lock else _selected(experiments, "lineage")
-        for row in self.connection.rows(query, lineage=lineage):
+        for row in self.rows(query, lineage=lineage):
             return _experiment(*row)
         raise unknown_experiment(lineage)
 
@@ -298,29 +295,29 @@ class Transaction:
 
     def round(self, identity: bytes) -> RoundRow | None:
         """The round with this identity, if known."""
-        found = self.connection.rows(_ROUND, identity=identity)
+        found = self.rows(_ROUND, identity=identity)
         return _round(*found[0]) if found else None
 
     def rounds_in(self, stages: Collection[Stage]) -> list[RoundRow]:
         """All rounds in these stages, in the order of their numbers."""
-        return list(starmap(_round, self.connection.rows(_ROUNDS_IN, stages=list(stages))))
+        return list(starmap(_round, self.rows(_ROUNDS_IN, stages=list(stages))))
 
     def rounds_of(self, lineage: bytes) -> list[RoundRow]:
         """All rounds under any terms of an experiment, in the order of their numbers."""
-        return list(starmap(_round, self.connection.rows(_ROUNDS_OF, lineage=lineage)))
+        return list(starmap(_round, self.rows(_ROUNDS_OF, lineage=lineage)))
 
     def has_unfinished(self, lineage: bytes) -> bool:
         """Whether a round of the experiment is not over."""
         stages = list(UNFINISHED)
-        return bool(self.connection.rows(_IS_UNFINISHED, lineage=lineage, stages=stages))
+        return bool(self.rows(_IS_UNFINISHED, lineage=lineage, stages=stages))
 
     def has_aborted_early(self, lineage: bytes, now: int) -> bool:
         """Whether a round of the experiment was aborted whose deadline has not passed."""
-        return bool(self.connection.rows(_IS_ABORTED_EARLY, lineage=lineage, now=now))
+        return bool(self.rows(_IS_ABORTED_EARLY, lineage=lineage, now=now))
 
     def count_stages(self) -> dict[str, int]:
         """The number of rounds in each stage."""
-        return dict(self.connection.rows(_STAGE_COUNTS))
+        return dict(self.rows(_STAGE_COUNTS))
 
     def add_rounds(self, new: Iterable[RoundRow]) -> None:
         """Store new rounds; known ones stay as they are."""
@@ -335,21 +332,21 @@ class Transaction:
         if self._update(rounds, mine, _changed(old, new)) != 1:
             return False
         if new.stage is Stage.OPEN and old.stage is not Stage.OPEN:
-            most = 1 if self.connection.dialect == "sqlite" else MOST_SHARDS
+            most = 1 if self.dialect == "sqlite" else MOST_SHARDS
             self._insert_new(slot_shards, *map(vars, shards_of(new.identity, new.slots, most)))
         return True
 
     def delete_pending(self, identity: bytes) -> None:
         """Delete the report shares, tickets and slot shards of a round."""
-        self.connection.change(_FINAL_COUNT, {"identity": identity})
+        self.change(_FINAL_COUNT, {"identity": identity})
         for table in (shares, joins, slot_shards):
-            self.connection.change(_deleted(table, "round"), {"round": identity})
+            self.change(_deleted(table, "round"), {"round": identity})
 
     # Reports
 
     def lock_stages(self, identities: Iterable[bytes]) -> dict[bytes, Stage]:
         """Stages of rounds, locked so that none closes before this transaction ends."""
-        found = self.connection.rows(_STAGES, identities=padded(sorted(identities)))
+        found = self.rows(_STAGES, identities=padded(sorted(identities)))
         return {identity: Stage(stage) for identity, stage in found}
 
     def keep_shares(self, new: Sequence[ShareRow]) -> dict[tuple[bytes, bytes], bytes]:
@@ -358,31 +355,31 @@ class Transaction:
         if self._insert_new(shares, *map(vars, new)):
             return stored
         mine, names = ({key[part] for key in stored} for part in (0, 1))
-        found = self.connection.rows(_STORED, identities=padded(mine), names=padded(names))
+        found = self.rows(_STORED, identities=padded(mine), names=padded(names))
         contents = {(identity, name): content for identity, name, content in found}
         return {key: contents.get(key, b"") for key in stored}
 
     def share_names(self, identity: bytes) -> set[bytes]:
         """The names of the pending report shares of a round."""
-        return {name for (name,) in self.connection.rows(_SHARE_NAMES, round=identity)}
+        return {name for (name,) in self.rows(_SHARE_NAMES, round=identity)}
 
     def shares_named(self, identity: bytes, names: Collection[bytes]) -> dict[bytes, bytes]:
         """The contents of pending report shares by name, of those that exist."""
-        found = self.connection.rows(_STORED, identities=[identity], names=padded(names))
+        found = self.rows(_STORED, identities=[identity], names=padded(names))
         return {name: content for _, name, content in found}
 
     def shares_after(self, identity: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
         """The next names and contents of pending report shares, `AT_ONCE` at most."""
-        return self.connection.rows(_SHARES_AFTER, round=identity, last=last)
+        return self.rows(_SHARES_AFTER, round=identity, last=last)
 
     def delete_shares(self, identity: bytes, name: bytes | None = None) -> None:
         """Delete the pending report share of this name, or all of a round."""
         mine = {"round": identity} if name is None else {"round": identity, "name": name}
-        self.connection.change(_deleted(shares, *mine), mine)
+        self.change(_deleted(shares, *mine), mine)
 
     def count_shares(self, identity: bytes) -> int:
         """The number of pending report shares of a round."""
-        return int(self.connection.rows(_SHARE_COUNT, round=identity)[0][0])
+        return int(self.rows(_SHARE_COUNT, round=identity)[0][0])
 
     def spend(self, invitation: bytes, name: bytes) -> bool:
         """Spend an invitation for this name; False if it is spent for another name."""
@@ -394,7 +391,7 @@ class Transaction:
         return self._spent_for(invitation) is not None
 
     def _spent_for(self, invitation: bytes) -> bytes | None:
-        found = self.connection.rows(_selected(spent, "invitation"), invitation=invitation)
+        found = self.rows(_selected(spent, "invitation"), invitation=invitation)
         return bytes(found[0][1]) if found else None
 
     # Slots
@@ -404,14 +401,14 @@ class Transaction:
 
         They are locked so that none closes before this transaction ends.
         """
-        found = self.connection.rows(_ASSIGNING, terms=digest, now=now)
+        found = self.rows(_ASSIGNING, terms=digest, now=now)
         return [(_round(*row), shards) for *row, shards in found]
 
     def latest_policy(self, digest: bytes) -> bytes:
         """The announcement of the latest round under these terms in which devices choose; empty
         before the first.
         """
-        found = self.connection.rows(_LATEST_POLICY, terms=digest)
+        found = self.rows(_LATEST_POLICY, terms=digest)
         return bytes(found[0][0]) if found else b""
 
     def lock_shards(self, wanted: Mapping[bytes, Collection[int]]) -> list[ShardRow]:
@@ -422,9 +419,7 @@ class Transaction:
         if not wanted:
             return []
         numbers = sorted(set().union(*wanted.values()))
-        found = self.connection.rows(
-            _SHARDS, identities=padded(sorted(wanted)), numbers=padded(numbers)
-        )
+        found = self.rows(_SHARDS, identities=padded(sorted(wanted)), numbers=padded(numbers))
         return [row for row in starmap(ShardRow, found) if row.shard in wanted[row.round]]
 
     def held_slots(
@@ -432,9 +427,7 @@ class Transaction:
     ) -> dict[tuple[bytes, bytes], int]:
         """The slots by round and name, of those that these names hold in their rounds."""
         everyone = [name for mine in names.values() for name in mine]
-        found = self.connection.rows(
-            _HELD, identities=padded(sorted(names)), names=padded(everyone)
-        )
+        found = self.rows(_HELD, identities=padded(sorted(names)), names=padded(everyone))
         return {(identity, name): slot for identity, name, slot in found}
 
     def assign_slots(
@@ -445,22 +438,22 @@ class Transaction:
             {"round": identity, "name": name, "slot": slot}
             for (identity, name), slot in new.items()
         ]
-        self.connection.change(_JOIN, *rows)
+        self.change(_JOIN, *rows)
         counters = [
             {"round": row.round, "shard": row.shard, "new_assigned": row.assigned}
             for row in changed
         ]
-        self.connection.change(_updated(slot_shards, ("round", "shard"), ("assigned",)), *counters)
+        self.change(_updated(slot_shards, ("round", "shard"), ("assigned",)), *counters)
 
     def count_served(self, lineage: bytes, option: int, count: int) -> None:
         """Count requests that found no slot and got this option."""
         self._insert_new(served, dict(zip(SERVED_ROW, (lineage, option, 0, 0), strict=True)))
         counted = {"lineage": lineage, "option": option, "count": count}
-        self.connection.change(_COUNT_SERVED, counted)
+        self.change(_COUNT_SERVED, counted)
 
     def served(self, lineage: bytes) -> tuple[int, int]:
         """Requests that found no slot: in total, and since rounds were last planned."""
-        ((total, waiting),) = self.connection.rows(_SERVED, lineage=lineage)
+        ((total, waiting),) = self.rows(_SERVED, lineage=lineage)
         return int(total), int(waiting)
 
     def settle_served(self, lineage: bytes) -> None:
@@ -477,18 +470,18 @@ class Transaction:
         """
         rows = [{"name": name, "holder": holder, "until": until} for name in names]
         self._insert_new(leases, *rows)
-        found = self.connection.rows(_LEASES, names=padded(sorted(names)))
+        found = self.rows(_LEASES, names=padded(sorted(names)))
         last = until + (until - now)
         held = {name for name, owner, end in found if owner == holder or not now < end <= last}
         mine = {"new_holder": holder, "new_until": until}
         taken = [{"name": name} | mine for name in sorted(held)]
         if taken:
-            self.connection.change(_updated(leases, ("name",), ("holder", "until")), *taken)
+            self.change(_updated(leases, ("name",), ("holder", "until")), *taken)
         return held
 
     def release_leases(self, holder: bytes) -> None:
         """Delete the leases of a process."""
-        self.connection.change(_deleted(leases, "holder"), {"holder": holder})
+        self.change(_deleted(leases, "holder"), {"holder": holder})
 
 
 def unknown_experiment(digest: bytes) -> Unknown:
@@ -542,17 +535,13 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({self.dialect})"
 
-    @contextmanager
-    def begin(self) -> Iterator[Transaction]:
+    def begin(self) -> AbstractContextManager[Transaction]:
         """One durable write transaction."""
-        with database.transaction(self.engine) as connection:
-            yield Transaction(connection)
+        return database.transaction(self.engine, Transaction)
 
-    @contextmanager
-    def read(self) -> Iterator[Transaction]:
+    def read(self) -> AbstractContextManager[Transaction]:
         """One read-only transaction on a consistent snapshot; it blocks no writer."""
-        with database.transaction(self.engine, reading=True) as connection:
-            yield Transaction(connection)
+        return database.transaction(self.engine, Transaction, reading=True)
 
     def migrate(self) -> None:
         """Upgrade the tables to this version's schema, if needed."""
@@ -564,7 +553,7 @@ class Store:
         SQLite may write that row without new disk space, so its directory is probed, too.
         """
         with self.begin() as transaction:
-            transaction.connection.change(_PROBE, {})
+            transaction.change(_PROBE, {})
         database.probe_directory(self.engine)
 
     def used(self) -> bool:

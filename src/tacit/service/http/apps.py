@@ -22,7 +22,6 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from tacit.aggregation.announcements import binding_of
 from tacit.errors import Rejected, TacitError, Unavailable
@@ -45,7 +44,7 @@ from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCac
 from tacit.service.http.driver import Driver
 from tacit.service.http.helper_client import HttpHelperClient
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
-from tacit.service.http.middleware import LIMITS_SCOPE, LimitsMiddleware
+from tacit.service.http.middleware import LIMITS_SCOPE, Frequent, LimitsMiddleware
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
 from tacit.service.http.shutdown import Shutdown
@@ -135,10 +134,10 @@ def coordinator_app(
     app = _application("coordinator", service)
     places = _add_slots(app, service, coordinator)
     _add_experiments(app, service, coordinator)
-    stages = StageRoute(coordinator, service.writer, service.driver, app)
+    stages = StageRoute(coordinator, service.writer, service.driver)
     add_stages(app, stages)
     add_pages(app, coordinator, config, service.shutdown)
-    return _with_middleware(app, service, stages=stages, posts=places)
+    return _with_middleware(app, service, places, stages=stages)
 
 
 def helper_app(helper: Helper, config: PartyConfig) -> LimitsMiddleware:
@@ -147,7 +146,7 @@ def helper_app(helper: Helper, config: PartyConfig) -> LimitsMiddleware:
     app = _application("helper", service)
     _add_admission(app, service, helper)
     calls = _add_calls(app, service, helper)
-    return _with_middleware(app, service, CallCheck(helper.coordinator_key), posts=calls)
+    return _with_middleware(app, service, calls, CallCheck(helper.coordinator_key))
 
 
 def _application(role: str, service: Service) -> FastAPI:
@@ -166,9 +165,6 @@ def _application(role: str, service: Service) -> FastAPI:
     app.state.service = service
     for kind in (TacitError, RequestValidationError, StarletteHTTPException, Exception):
         app.add_exception_handler(kind, _error)
-    put = reports.ReportRoute(service.party, service.writer, service.report_kept, app)
-    app.state.reports = put
-    app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))
     _add_health(app, service)
     _add_reading(app, service.party)
     return app
@@ -177,25 +173,27 @@ def _application(role: str, service: Service) -> FastAPI:
 def _with_middleware(
     app: FastAPI,
     service: Service,
+    posts: Frequent,
     check: CallCheck | None = None,
     stages: StageRoute | None = None,
-    posts: ASGIApp | None = None,
 ) -> LimitsMiddleware:
-    """The application behind its middleware: limits, sizes and headers."""
+    """The application behind its middleware: limits, sizes, headers and frequent requests."""
+    put = reports.ReportRoute(service.party, service.writer, service.report_kept)
+    app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))  # the middleware calls it
     app.openapi = cache(partial(_document, app))  # type: ignore[method-assign]
 
     @app.get("/openapi.json", include_in_schema=False)
     def described() -> JSONResponse:
         return JSONResponse(app.openapi())
 
-    config, put = service.config, app.state.reports
+    config = service.config
     answer = None if stages is None else stages.size
     is_admin = _bearer_check(config.admin_token)
     bodies = BodyRules(config.limits, put.size, is_admin, check, answer, put.sender)
     limits = config.limits.of(config.address, config.listen)
     front = LimitsMiddleware(app, limits, config.cors_origins, service.metrics, bodies)
-    put.others = stages or app
-    front.frequent = {"PUT": put, "POST": posts or app, "GET": stages or app}
+    staged = () if stages is None else (stages,)
+    front.frequent = {"PUT": (put, *staged), "POST": (posts,), "GET": staged}
     front.shutdown = service.shutdown
     return front
 
@@ -362,7 +360,7 @@ def _admin(service: Service) -> dict[str, Any]:
 def _add_slots(app: FastAPI, service: Service, coordinator: Coordinator) -> reports.SlotRoute:
     slot = models.AssignedSlot | models.NotAsked
     how = DEVICES | {"responses": responses(403, 404, 409)}
-    put = reports.SlotRoute(coordinator, service.writer, app)
+    put = reports.SlotRoute(coordinator, service.writer)
 
     @app.post(reports.SlotRoute.path, response_model=slot, **how)
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
@@ -505,7 +503,7 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> reports.CallRo
         "description": (models.DescribeRequest, describe),
         "exchange": (models.ExchangeRequest, exchange),
     }
-    return reports.CallRoute(operations, app)
+    return reports.CallRoute(operations)
 
 
 def _checked(request: Request, _call: Called, _signature: CallSignature) -> CallHeader:

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,11 +60,12 @@ class ExpectedBody:
 
     def check_size(self, size: int, *, whole: bool) -> None:
         """Raise `BodyError` for a size, declared (`whole`) or received so far."""
+        if size <= self.size and not (whole and self.exact and size < self.size):
+            return
         rule = f"exactly {self.size}" if self.exact else f"at most {self.size}"
         if size > self.size:
             raise BodyError(413, f"The body must have {rule} bytes.")
-        if whole and self.exact and size < self.size:
-            raise BodyError(422, f"Request validation failed: the body must have {rule} bytes.")
+        raise BodyError(422, f"Request validation failed: the body must have {rule} bytes.")
 
 
 def is_large(headers: Headers, size: int) -> bool:
@@ -74,7 +75,7 @@ def is_large(headers: Headers, size: int) -> bool:
 
 async def read_body(
     receive: Receive,
-    declared: bytes | None,
+    headers: Headers,
     expected: ExpectedBody,
     begin: Callable[[bytes], object] = lambda _: None,
 ) -> bytes:
@@ -82,11 +83,26 @@ async def read_body(
 
     `begin` is called once: with the first bytes where they name the sender, else before any.
     """
-    if declared is not None:
-        expected.check_size(int(declared), whole=True)
-    parts, size, more, waits = [], 0, True, expected.sender is not None
-    if not waits:
+    chunked, size = b"transfer-encoding" in headers, int(headers.get(b"content-length", b"0"))
+    if not chunked:
+        expected.check_size(size, whole=True)
+    if expected.sender is None:
         begin(b"")
+    body = await _received(receive, expected, begin) if chunked or size else b""
+    if expected.digest is None:
+        return body
+    if hashlib.sha256(body).digest() != expected.digest:
+        raise Forbidden("the digest of the body differs from the one in the signed header")
+    if not has_few_values(body):
+        raise BodyError(422, f"Request validation failed: the body has over {MOST_VALUES} values.")
+    return body
+
+
+async def _received(
+    receive: Receive, expected: ExpectedBody, begin: Callable[[bytes], object]
+) -> bytes:
+    """All parts of a body."""
+    parts, size, more, waits = [], 0, True, expected.sender is not None
     try:
         async with asyncio.timeout(SLOWEST):
             while more:
@@ -101,12 +117,7 @@ async def read_body(
                     begin(b"".join(parts))
     except TimeoutError:
         raise BodyError(408, f"The body must arrive within {SLOWEST:.0f} seconds.") from None
-    body = b"".join(parts)
-    if expected.digest not in (None, hashlib.sha256(body).digest()):
-        raise Forbidden("the digest of the body differs from the one in the signed header")
-    if expected.digest is not None and not has_few_values(body):
-        raise BodyError(422, f"Request validation failed: the body has over {MOST_VALUES} values.")
-    return body
+    return b"".join(parts)
 
 
 def has_few_values(document: bytes) -> bool:
@@ -189,14 +200,18 @@ class BodyRules:
         scope[CALL_SCOPE] = found
         return ExpectedBody(found.length, exact=True, digest=found.digest)
 
-    @contextmanager
-    def holding(self, expected: ExpectedBody, begun: bytes = b"") -> Iterator[None]:
+    def holding(self, expected: ExpectedBody, begun: bytes = b"") -> AbstractContextManager[None]:
         """Bound the large bodies in memory: together at most the largest call.
 
         A sender of reports has one at a time, so that strangers and single slots keep nobody out.
         """
         size = expected.size if expected.size > self._limits.admin_bytes else 0
-        sender = None if expected.sender is None else expected.sender(begun)
+        if expected.sender is not None:
+            return self._holding(size, expected.sender(begun))
+        return self._holding(size) if size else nullcontext()
+
+    @contextmanager
+    def _holding(self, size: int, sender: object = None) -> Iterator[None]:
         if self._held + size > self._limits.call_bytes or sender in self._senders:
             raise Unavailable("another large call is in progress: retry later")
         self._held += size

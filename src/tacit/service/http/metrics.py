@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from tacit.errors import TacitError
 
@@ -21,79 +25,81 @@ SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # would reveal the time of the first event
-
 Gauges = Mapping[str, Mapping[str, float]]
 """Gauge values by metric and label."""
 
 
-class Metrics:
+class Buckets:
+    """Counts of values by bucket, and the sum of the values."""
+
+    def __init__(self, ends: Sequence[float]) -> None:
+        self._ends = ends
+        self._counts = [0] * (len(ends) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._ends, value)] += 1
+        self._sum += value
+
+    def put(self, family: HistogramMetricFamily, labels: Sequence[str] = ()) -> None:
+        """Add the cumulative counts to a family."""
+        names = [*map(floatToGoString, self._ends), "+Inf"]
+        family.add_metric(
+            labels, list(zip(names, accumulate(self._counts), strict=True)), self._sum
+        )
+
+
+class Metrics(Collector):
     """Metrics of one process; `gauges` is called at every scrape, for rounds by stage and the
     like.
     """
 
     def __init__(self, gauges: Callable[[], Gauges]) -> None:
+        self._gauges = gauges
+        self._requests = Counter[tuple[str, str, int]]()
+        self._seconds = defaultdict[str, Buckets](partial(Buckets, SECONDS))
+        self._group, self._commit = Buckets(SIZES), Buckets(SECONDS)
+        self._failures = 0
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "tacit_requests",
-            "Requests by route template, method and status",
-            ("route", "method", "status"),
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "tacit_request_seconds",
-            "Response time by route template",
-            ("route",),
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._by_request: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._group = Histogram(
-            "tacit_group_size", "Requests per commit", buckets=SIZES, registry=self.registry
-        )
-        self._commit = Histogram(
-            "tacit_commit_seconds", "Time per commit", buckets=SECONDS, registry=self.registry
-        )
-        self._failures = Counter(
-            "tacit_step_failures",
-            "Background steps that failed and are retried",
-            registry=self.registry,
-        )
-        self.registry.register(_Now(gauges))
+        self.registry.register(self)
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        asked = route, method if method in METHODS else "other", status
-        found = self._by_request.get(asked)
-        if found is None:
-            found = self._requests.labels(*asked), self._seconds.labels(route)
-            self._by_request[asked] = found
-        requests, took = found
-        requests.inc()
-        took.observe(seconds)
+        self._requests[route, method if method in METHODS else "other", status] += 1
+        self._seconds[route].add(seconds)
 
     def group(self, size: int, seconds: float) -> None:
         """Count a committed group."""
-        self._group.observe(size)
-        self._commit.observe(seconds)
+        self._group.add(size)
+        self._commit.add(seconds)
 
     def failure(self) -> None:
         """Count a failed step."""
-        self._failures.inc()
+        self._failures += 1
 
     def page(self) -> bytes:
         """The metrics in Prometheus text format."""
         return generate_latest(self.registry)
 
-
-class _Now(Collector):
-    """Collector of gauges that are computed at scrape time."""
-
-    def __init__(self, gauges: Callable[[], Gauges]) -> None:
-        self._gauges = gauges
-
     def collect(self) -> Iterator[Metric]:
-        """The gauges; none while the database is unavailable."""
+        """All metrics; gauges only while the database is available."""
+        labels = ("route", "method", "status")
+        said = "Requests by route template, method and status"
+        requests = CounterMetricFamily("tacit_requests", said, labels=labels)
+        for (route, method, status), count in list(self._requests.items()):
+            requests.add_metric((route, method, str(status)), count)
+        said = "Response time by route template"
+        seconds = HistogramMetricFamily("tacit_request_seconds", said, labels=labels[:1])
+        for route, took in list(self._seconds.items()):
+            took.put(seconds, (route,))
+        group = HistogramMetricFamily("tacit_group_size", "Requests per commit")
+        self._group.put(group)
+        commit = HistogramMetricFamily("tacit_commit_seconds", "Time per commit")
+        self._commit.put(commit)
+        said = "Background steps that failed and are retried"
+        yield from (requests, seconds, group, commit)
+        yield CounterMetricFamily("tacit_step_failures", said, self._failures)
         try:
             found = self._gauges()
         except TacitError:

@@ -11,6 +11,7 @@ import logging
 import math
 import re
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from starlette.middleware.cors import CORSMiddleware
@@ -22,7 +23,6 @@ from tacit.service.config import Limits
 from tacit.service.http.bodies import BodyError, BodyRules, is_large, read_body, replayed
 from tacit.service.http.connections import (
     ConnectionLimit,
-    Peer,
     connection_limit,
     is_too_large,
     overloaded,
@@ -50,18 +50,20 @@ SECURITY = [
 SECURITY_AND_VARY = [(b"vary", b"Origin"), *SECURITY]
 """Headers of every response, without and with the one for devices' paths."""
 CROSS_ORIGIN = (
-    (re.compile(r"/experiments(/[^/]*/(terms|words))?"), "GET"),
-    (re.compile(r"/experiments/[^/]*/places"), "POST"),
-    (re.compile(r"/rounds/[^/]*/outcome"), "GET"),
     (re.compile(r"/rounds/[^/]*/reports/[^/]*"), "PUT"),
+    (re.compile(r"/experiments/[^/]*/places"), "POST"),
+    (re.compile(r"/experiments(/[^/]*/(terms|words))?"), "GET"),
+    (re.compile(r"/rounds/[^/]*/outcome"), "GET"),
 )
-"""Paths and methods of devices, allowed for pages of other origins."""
+"""Paths and methods of devices, allowed for pages of other origins; the most frequent first."""
+Frequent = Callable[[Scope, bytes], Awaitable[Response | None]]
+"""Answers a request whose body is read, or leaves it (None) to the application."""
 
 
 class LimitsMiddleware:
     """Middleware that enforces limits around an application.
 
-    `frequent` handles requests by method, without the layers of the application. `connections` is
+    `frequent` answers requests by method, without the layers of the application. `connections` is
     told of each request. `shutdown` ends streaming responses.
     """
 
@@ -74,7 +76,7 @@ class LimitsMiddleware:
         bodies: BodyRules,
     ) -> None:
         self.app = app
-        self.frequent: dict[str, ASGIApp] = {}
+        self.frequent: Mapping[str, Sequence[Frequent]] = {}
         self.shutdown = Shutdown()
         self.connections = ConnectionLimit(connection_limit(CONNECTIONS))
         self._limits = limits
@@ -101,7 +103,7 @@ class LimitsMiddleware:
             await self.app(scope, receive, send)
             return
         started, status, took, fixed = time.perf_counter(), 0, 0.0, SECURITY
-        peer = _peer(scope)
+        peer = scope.get("client")
         self.connections.begin(peer)
 
         async def sending(message: Message) -> None:
@@ -136,36 +138,38 @@ class LimitsMiddleware:
 
     async def _handled(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request: with an error that is known before its body is read, or not."""
-        headers = dict(scope["headers"])
+        headers, peer = dict(scope["headers"]), scope.get("client")
+        answer: ASGIApp | None
+        body: bytes | None = None
         try:
-            early = self._early(scope, headers)
-            if early is None:
-                await self._answer(scope, headers, receive, send)
-            else:
-                await early(scope, receive, send)
+            answer = self._early(scope, headers)
+            if answer is None:
+                expected = await self._bodies.expected(scope, headers)
+                self.connections.expect(peer, expected.size)
+                with ExitStack() as held:
+
+                    def begin(begun: bytes) -> None:
+                        held.enter_context(self._bodies.holding(expected, begun))
+
+                    body = await read_body(receive, headers, expected, begin)
+                    self.connections.activate(peer)
+                    answer = await self._answer(scope, body)
+                    await answer(scope, replayed(body, receive), send)
+                return
         except BodyError as error:
-            await problem(error.status, str(error), error.headers)(scope, receive, send)
+            answer = problem(error.status, str(error), error.headers)
         except TacitError as reason:
             answer = rejected(reason)
-            if is_large(headers, self._limits.request_bytes):  # and its body is unread
+            if body is None and is_large(headers, self._limits.request_bytes):  # it is unread
                 answer.headers["connection"] = "close"
-            await answer(scope, receive, send)
+        await answer(scope, receive, send)
 
-    async def _answer(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
-        """Read the expected body, then let the application answer."""
-        expected = await self._bodies.expected(scope, headers)
-        self.connections.expect(_peer(scope), expected.size)
-        with ExitStack() as held:
-
-            def begin(begun: bytes) -> None:
-                held.enter_context(self._bodies.holding(expected, begun))
-
-            body = await read_body(receive, headers.get(b"content-length"), expected, begin)
-            self.connections.activate(_peer(scope))
-            app = self.frequent.get(scope["method"], self.app)
-            await app(scope, replayed(body, receive), send)
+    async def _answer(self, scope: Scope, body: bytes) -> ASGIApp:
+        """The response to a frequent request; for any other, the application."""
+        for route in self.frequent.get(scope["method"], ()):
+            if (found := await route(scope, body)) is not None:
+                return found
+        return self.app
 
     def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Response before the body is read, if a limit is exceeded."""
@@ -200,11 +204,6 @@ class LimitsMiddleware:
             self._quiet_until = time.monotonic() + QUIET
             said = "requests lack the header %s: limits per address are off (set it in the proxy)"
             LOG.warning(said, self._limits.address_header)
-
-
-def _peer(scope: Scope) -> Peer | None:
-    client = scope.get("client")
-    return None if client is None else (client[0], client[1])
 
 
 def _device_method(path: str) -> str | None:

@@ -1,9 +1,9 @@
 """ASGI routes of frequent requests: join a round, send an encrypted report share, call the helper.
 
-They use plain ASGI without the layers of the application. A well-formed request to join, or call,
-is answered here; the application states what is wrong with any other. The body of a report must
-have exactly the size of the round's shares; the middleware reads no other. The share is checked
-without the database, written by group commit, and acknowledged after the commit.
+They answer without the layers of the application; the middleware has read the body and answers
+errors. A well-formed request to join, or call, is answered here; the application states what is
+wrong with any other. The body of a report must have exactly the size of the round's shares. The
+share is checked without the database, written by group commit, and acknowledged after the commit.
 """
 
 from __future__ import annotations
@@ -11,44 +11,36 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from tacit.errors import Rejected, TacitError
 from tacit.service.assignment import Ticket
 from tacit.service.coordinator import Coordinator
-from tacit.service.http.bodies import CALL_SCOPE, replayed
+from tacit.service.http.bodies import CALL_SCOPE
 from tacit.service.http.calls import CallHeader
 from tacit.service.http.models import TicketRequest
-from tacit.service.http.problems import rejected
 from tacit.service.http.stages import Template
 from tacit.service.http.writer import GroupWriter
 from tacit.service.party import ServerParty
 
 PATH = "/rounds/{identity}/reports/{place}"
-_PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
+_PATH = re.compile("/rounds/([^/]+)/reports/([^/]+)")
+_REPORT = re.compile("/rounds/([0-9a-f]{32})/reports/(0|[1-9][0-9]{0,9})")
 _PLACES = re.compile("/experiments/([0-9a-f]{64})/places")
 _CALLS = re.compile("/rounds/([0-9a-f]{32})/([a-z]+)")
 _JSON = (b"content-type", b"application/json")
-_IDENTITY = re.compile("[0-9a-f]{32}")
-_SLOT = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
 REPORT_SCOPE = "tacit.report"  # key of the round and slot in the ASGI scope of a report
-
-
-class _Named(NamedTuple):
-    """Round and slot in the path of a report."""
-
-    identity: bytes
-    slot: int
+STORED = Response(status_code=204)
 
 
 class ReportRoute:
-    """PUT of a report share; requests to other paths go to `others`."""
+    """PUT of a report share."""
 
     path = PATH
 
@@ -57,55 +49,44 @@ class ReportRoute:
         party: ServerParty,
         writer: GroupWriter,
         kept: Callable[[bytes], None],
-        others: ASGIApp,
     ) -> None:
-        self.others = others
         self._party, self._writer, self._kept = party, writer, kept
         self._commit = party.keep
         self._asked: dict[bytes, asyncio.Future[Any]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one report share."""
-        where = scope.get(REPORT_SCOPE)
-        if where is None:
-            await self.others(scope, receive, send)
-            return
-        message = await receive()  # complete: the middleware has read it
-        answer: Response = Response(status_code=204)
-        try:
-            await self._keep(where, scope["headers"], message["body"])
-        except TacitError as reason:
-            answer = rejected(reason)
-        await answer(scope, receive, send)
-
-    async def size(self, scope: Scope) -> int | None:
-        """The bytes of a report for the round in the path; None for another path."""
-        where = _PATH.fullmatch(scope["path"])
-        if where is None:
+    async def __call__(self, scope: Scope, body: bytes) -> Response | None:
+        """Keep one report share; None for another path."""
+        if REPORT_SCOPE not in scope:
             return None
-        scope["route"] = self
-        if not _IDENTITY.fullmatch(where["identity"]) or not _SLOT.fullmatch(where["place"]):
-            raise TacitError("the path must name a round (32 hex digits) and a slot (a number)")
-        named = _Named(bytes.fromhex(where["identity"]), int(where["place"]))
-        if not self._party.is_loaded(named.identity):
-            await self._fetched(named.identity)
-        scope[REPORT_SCOPE] = named
-        return self._party.share_size(named.identity)
-
-    def sender(self, scope: Scope, begun: bytes) -> object:
-        """Round and slot of a report, if its first bytes contain the slot's token."""
-        named: _Named = scope[REPORT_SCOPE]
-        self._party.check_sender(named.identity, named.slot, begun)
-        return named
-
-    async def _keep(self, named: _Named, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        invitation = dict(headers).get(_INVITATION, b"")
-        said = invitation.decode("latin-1") or None
-        waiting = self._party.report(named.identity, named.slot, body, said)
+        identity, slot = scope[REPORT_SCOPE]
+        invitation = dict(scope["headers"]).get(_INVITATION, b"").decode("latin-1")
+        waiting = self._party.report(identity, slot, body, invitation or None)
         rejection = await self._writer(self._commit, waiting)
         if rejection is not None:
             raise rejection
-        self._kept(named.identity)
+        self._kept(identity)
+        return STORED
+
+    async def size(self, scope: Scope) -> int | None:
+        """The bytes of a report for the round in the path; None for another path."""
+        where = _REPORT.fullmatch(scope["path"])
+        if where is None:
+            if not _PATH.fullmatch(scope["path"]):
+                return None
+            scope["route"] = self
+            raise TacitError("the path must name a round (32 hex digits) and a slot (a number)")
+        scope["route"] = self
+        identity = bytes.fromhex(where[1])
+        if not self._party.is_loaded(identity):
+            await self._fetched(identity)
+        scope[REPORT_SCOPE] = identity, int(where[2])
+        return self._party.share_size(identity)
+
+    def sender(self, scope: Scope, begun: bytes) -> object:
+        """Round and slot of a report, if its first bytes contain the slot's token."""
+        named: tuple[bytes, int] = scope[REPORT_SCOPE]
+        self._party.check_sender(*named, begun)
+        return named
 
     async def _fetched(self, identity: bytes) -> None:
         """Wait until a round is loaded.
@@ -122,28 +103,24 @@ class ReportRoute:
 
 
 class SlotRoute:
-    """POST of a ticket; other requests go to `others`."""
+    """POST of a ticket."""
 
     path = "/experiments/{digest}/places"
 
-    def __init__(self, coordinator: Coordinator, writer: GroupWriter, others: ASGIApp) -> None:
-        self._commit, self._writer, self._others = coordinator.join, writer, others
+    def __init__(self, coordinator: Coordinator, writer: GroupWriter) -> None:
+        self._commit, self._writer = coordinator.join, writer
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; errors are answered by the middleware."""
-        answer: ASGIApp = self._others
+    async def __call__(self, scope: Scope, body: bytes) -> Response | None:
+        """Assign a slot; None for another path, and for a body that is no ticket."""
         where = _PLACES.fullmatch(scope["path"])
-        if where is not None and _JSON in scope["headers"]:
-            body = (await receive())["body"]  # complete: the middleware has read it
-            receive = replayed(body, receive)
-            try:
-                asked = TicketRequest.model_validate_json(body)
-            except ValidationError:
-                pass
-            else:
-                scope["route"] = self
-                answer = await self.join(where[1], asked)
-        await answer(scope, receive, send)
+        if where is None or _JSON not in scope["headers"]:
+            return None
+        try:
+            asked = TicketRequest.model_validate_json(body)
+        except ValidationError:
+            return None
+        scope["route"] = self
+        return await self.join(where[1], asked)
 
     async def join(self, digest: str, asked: TicketRequest) -> JSONResponse:
         """A slot, or the best option so far, after the group commit that contains it."""
@@ -164,28 +141,24 @@ Operation = tuple[type[BaseModel], Callable[[str, Any, CallHeader], BaseModel]]
 
 
 class CallRoute:
-    """POST of the coordinator's calls to the helper; other requests go to `others`."""
+    """POST of the coordinator's calls to the helper."""
 
-    def __init__(self, operations: Mapping[str, Operation], others: ASGIApp) -> None:
-        self._operations, self._others = operations, others
+    def __init__(self, operations: Mapping[str, Operation]) -> None:
+        self._operations = operations
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; errors are answered by the middleware."""
-        answer: ASGIApp = self._others
+    async def __call__(self, scope: Scope, body: bytes) -> Response | None:
+        """Answer a call; None for another path, and for a body that is malformed."""
         where = _CALLS.fullmatch(scope["path"])
-        if where is not None and CALL_SCOPE in scope and _JSON in scope["headers"]:
-            body = (await receive())["body"]  # complete: the middleware has read it
-            receive = replayed(body, receive)
-            model, work = self._operations[where[2]]
-            try:
-                asked = model.model_validate_json(body)
-            except ValidationError:
-                pass
-            else:
-                scope["route"] = Template(f"/rounds/{{identity}}/{where[2]}")
-                said = await run_in_threadpool(work, where[1], asked, scope[CALL_SCOPE])
-                answer = Response(said.model_dump_json(), media_type="application/json")
-        await answer(scope, receive, send)
+        if where is None or CALL_SCOPE not in scope or _JSON not in scope["headers"]:
+            return None
+        model, work = self._operations[where[2]]
+        try:
+            asked = model.model_validate_json(body)
+        except ValidationError:
+            return None
+        scope["route"] = Template(f"/rounds/{{identity}}/{where[2]}")
+        said = await run_in_threadpool(work, where[1], asked, scope[CALL_SCOPE])
+        return Response(said.model_dump_json(), media_type="application/json")
 
 
 def operation(errors: dict[str, Any]) -> dict[str, Any]:

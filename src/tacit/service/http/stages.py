@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from fastapi import FastAPI, Header, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from tacit.aggregation.interface import ClosedRound
 from tacit.aggregation.masking_rounds import MaskingReports
@@ -64,35 +64,31 @@ SlotName = Annotated[
 
 
 class StageRoute:
-    """GET of a device's next message and PUT of its answer; other requests go to `others`.
+    """GET of a device's next message and PUT of its answer.
 
     Well-formed requests are answered here, without the layers of the application.
     """
 
-    def __init__(
-        self, coordinator: Coordinator, writer: GroupWriter, driver: Driver, others: ASGIApp
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, writer: GroupWriter, driver: Driver) -> None:
         self._coordinator, self._writer, self._driver = coordinator, writer, driver
-        self._others = others
         self._held = Counter[tuple[bytes, int]]()
         self._watches: dict[bytes, asyncio.Task[None]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; errors are answered by the middleware."""
-        answer: ASGIApp = self._others
-        named = next((value for name, value in scope["headers"] if name == _HEADER), b"")
-        if _SLOT.fullmatch(named):
-            slot = ReportSlot.decode(bytes.fromhex(named.decode()))
-            asks = scope["method"] == "GET"
-            if asks and (where := _QUESTION.fullmatch(scope["path"])):
-                scope["route"] = MESSAGE
-                name, address = bytes.fromhex(where[1]), bytes.fromhex(where[2])
-                answer = await self.message(name, address, int(where[3]), slot)
-            elif not asks and (where := _PATH.fullmatch(scope["path"])):
-                scope["route"] = ANSWER
-                body = (await receive())["body"]  # complete: the middleware has read it
-                answer = await self.answer(bytes.fromhex(where[1]), slot, body)
-        await answer(scope, receive, send)
+    async def __call__(self, scope: Scope, body: bytes) -> Response | None:
+        """Answer a well-formed request; None for any other."""
+        named = dict(scope["headers"]).get(_HEADER, b"")
+        if not _SLOT.fullmatch(named):
+            return None
+        slot = ReportSlot.decode(bytes.fromhex(named.decode()))
+        asks = scope["method"] == "GET"
+        if asks and (where := _QUESTION.fullmatch(scope["path"])):
+            scope["route"] = MESSAGE
+            name, address = bytes.fromhex(where[1]), bytes.fromhex(where[2])
+            return await self.message(name, address, int(where[3]), slot)
+        if not asks and (where := _PATH.fullmatch(scope["path"])):
+            scope["route"] = ANSWER
+            return await self.answer(bytes.fromhex(where[1]), slot, body)
+        return None
 
     async def message(
         self, identity: bytes, address: bytes, after: int, slot: ReportSlot
