@@ -1743,7 +1743,6 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/parts.py", "check_whole", (checks, limits), DOCUMENT),
     Target("terms/parts.py", "Aggregation.dishonest", (sides, signs), TERMS),
     Target("terms/parts.py", "Aggregation.missing", (signs,), TERMS),
-    Target("service/trust_models/two_servers.py", "TwoServerHelper.keys", (checks,), PARTIES),
     Target("service/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
     Target(
         "service/round_scheduler.py",
@@ -2063,7 +2062,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/local.py", "endorse_local", (checks,), LIVE_LOCAL),
     Target(
         "service/trust_models/shuffler.py",
-        "ShufflerEngine._signed",
+        "ShufflerEngine.endorse",
         (checks,),
         (*DEVICE_SHARES, *LIVE_SHUFFLER),
     ),
@@ -2586,6 +2585,8 @@ TARGETS: tuple[Target, ...] = (
         (checks,),
         (*PARTIES, *LIVE_LOCAL, *LIVE_SHUFFLER),
     ),
+    Target("service/trust_models/contract.py", "CoordinatorEngine.least", (sides,), SERVED),
+    Target("service/trust_models/contract.py", "HelperEngine.keys", (checks,), (*PARTIES, *SERVED)),
     Target("service/trust_models/contract.py", "check_kind", (checks,), SERVED),
     Target("service/trust_models/two_servers.py", "TwoServerEngine.check_terms", (checks,), SERVED),
     Target(
@@ -2599,36 +2600,13 @@ TARGETS: tuple[Target, ...] = (
         ),
         SERVED,
     ),
-    Target(
-        "service/trust_models/two_servers.py",
-        "TwoServerCoordinator.describe",
-        (
-            swap(
-                "max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size)",
-                "minimum(way.protocol, terms.kind)",
-            ),
-        ),
-        SERVED,
-    ),
     Target("service/trust_models/local.py", "LocalCoordinator.codec", (checks,), SERVED),
-    Target(
-        "service/trust_models/local.py",
-        "LocalCoordinator.describe",
-        (
-            swap(
-                "max(way.protocol.minimum, terms.aggregation.minimum_batch_size)",
-                "way.protocol.minimum",
-            ),
-        ),
-        SERVED,
-    ),
     Target(
         "service/trust_models/local.py",
         "_room",
         (swap("math.ceil(terms.noise.scale * CLAMPED)", "0"),),
         LIVE_LOCAL,
     ),
-    Target("service/trust_models/masking.py", "MaskingCoordinator.describe", (sides,), SERVED),
     Target(
         "service/trust_models/masking.py",
         "_announced_noise",
@@ -2636,14 +2614,12 @@ TARGETS: tuple[Target, ...] = (
         SERVED,
     ),
     Target("service/trust_models/contract.py", "stated_codec", (checks,), SERVED),
-    Target("service/trust_models/shuffler.py", "ShufflerCoordinator.describe", (sides,), SERVED),
     Target(
         "service/trust_models/shuffler.py",
         "_announced_noise",
         (swap("part.honest", "part.participants"), swap("part.bias", "part.bias / 2")),
         SERVED,
     ),
-    Target("service/trust_models/shuffler.py", "ShufflerHelper.keys", (checks,), SERVED),
     Target("rounds/stated_noise.py", "check_stated", (checks, limits), SERVED),
     Target(
         "rounds/stated_noise.py",
@@ -2658,16 +2634,6 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
-    "service/trust_models/shuffler.py: ShufflerCoordinator.describe: "
-    "max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size) -> "
-    "minimum(way.protocol, KIND)": (
-        "rounds are planned so large that the protocol's minimum is not below that of the terms"
-    ),
-    "service/trust_models/masking.py: MaskingCoordinator.describe: "
-    "max(minimum(way.protocol, KIND), tolerated.minimum_batch_size) -> "
-    "minimum(way.protocol, KIND)": (
-        "rounds are planned so large that the protocol's minimum is not below that of the terms"
-    ),
     "terms/context.py: FittedTerms._check_statistic: no self.report(len(options), levels)": (
         "the check of the noise makes the same report, which rejects the same resolutions"
     ),

@@ -271,9 +271,17 @@ def read_outcome(
     return role, said
 
 
-def aborted_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[bytes]) -> bool:
-    """Whether both servers signed that the round was aborted: the condition for a budget refund."""
-    announced = accept(TwoServerRound, pinned, announcement)
+def aborted_by_both(
+    pinned: Pinned,
+    announcement: bytes,
+    messages: Iterable[bytes],
+    kind: type[RoundDescription] | None = None,
+) -> bool:
+    """Whether both parties signed that the round was aborted: the condition for a budget refund.
+
+    Rounds of two servers by default.
+    """
+    announced = accept(kind or TwoServerRound, pinned, announcement)
     said = {read_outcome(pinned, announced, message) for message in messages}
     return {(0, RoundOutcome.ABORTED), (1, RoundOutcome.ABORTED)} <= said
 

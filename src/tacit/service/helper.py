@@ -76,7 +76,7 @@ class Helper(ServerParty[HelperEngine]):
         known = self._known(about.terms, identity)
         if about.closes <= self.now and known is None:
             raise Rejected(f"closes is {about.closes}: must be in the future. Plan a new round.")
-        announcement = engine.announce(described, description, signature)
+        announcement = engine.announce(description, signature)
         row = RoundRow(
             identity=identity,
             terms=about.terms,

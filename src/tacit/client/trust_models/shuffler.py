@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tacit.aggregation.announcements import accept
 from tacit.aggregation.shuffler import BIT, ShufflerRound, wrap
-from tacit.aggregation.two_servers import RoundOutcome, read_outcome
+from tacit.aggregation.two_servers import aborted_by_both
 from tacit.aggregation.wire import number_size
 from tacit.client.choices import numbers_of
 from tacit.client.entries import OpenParticipation
@@ -58,9 +58,7 @@ class ShufflerReporter(Reporter):
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:
         """Both parties signed that they aborted."""
-        announced = accept(ShufflerRound, pinned, announcement)
-        said = {read_outcome(pinned, announced, message) for message in outcomes}
-        return {(0, RoundOutcome.ABORTED), (1, RoundOutcome.ABORTED)} <= said
+        return aborted_by_both(pinned, announcement, outcomes, self.description)
 
 
 def randomized(

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation import ReportSlot, ShuffledView, SumView
 from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
+from tacit.aggregation.encryption import HpkeSuite, suite_numbered
 from tacit.aggregation.interface import CheckedShare
 from tacit.aggregation.round_state import PartyRoundState, kept_outcome
 from tacit.errors import Rejected, TacitError
@@ -26,6 +27,7 @@ from tacit.noise import NoiseDistribution
 from tacit.protocols.contract import Protocol as PrivacyProtocol
 from tacit.records import Records
 from tacit.rounds.codecs import Codec, Mixed, Residues, codec
+from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import check_stated
 from tacit.service.errors import TooEarly
 from tacit.service.schema import RoundRow, Stage
@@ -176,6 +178,10 @@ class RoundEngine(ABC):
     def __init__(self, context: EngineContext) -> None:
         self.context = context
 
+    @abstractmethod
+    def endorse(self, description: bytes) -> bytes:
+        """Sign the only description of a round; raises `Rejected` if the round was aborted."""
+
     @staticmethod
     @abstractmethod
     def check_terms(terms: Terms) -> None:
@@ -233,9 +239,10 @@ class CoordinatorEngine(RoundEngine):
     def describe(self, plan: RoundPlan, link: HelperLink | None) -> LiveRound:
         """Describe a planned round. Its keys are on record before this returns; idempotent."""
 
-    @abstractmethod
-    def endorse(self, description: bytes) -> bytes:
-        """Sign the only description of a round; raises `Rejected` if the round was aborted."""
+    def least(self, protocol: PrivacyProtocol) -> int:
+        """The minimum batch size of a round: the protocol's, or that of the terms if larger."""
+        terms = self.context.terms
+        return max(minimum(protocol, terms.kind), terms.aggregation.minimum_batch_size)
 
     def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
         """The announcement: a signed description with the signatures of all parties; verified."""
@@ -265,13 +272,22 @@ class CoordinatorEngine(RoundEngine):
 class HelperEngine(RoundEngine):
     """The helper's part: it signs rounds, takes its share of reports, answers the coordinator."""
 
-    @abstractmethod
     def keys(self, identity: bytes, sealing: int) -> bytes:
-        """Public keys for a new round; idempotent."""
+        """Public keys for a new round. Only the HPKE suite of the terms is accepted."""
+        asked, named = suite_numbered(sealing), self.context.terms.suite
+        if asked.identifier != named:
+            raise Rejected(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
+        return self.prepare(identity, asked)
 
     @abstractmethod
-    def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
-        """Sign the only description of a round; return its announcement."""
+    def prepare(self, identity: bytes, suite: HpkeSuite) -> bytes:
+        """Public keys for a new round, on record before this returns; idempotent."""
+
+    def announce(self, description: bytes, signature: bytes) -> bytes:
+        """Sign a description after it is on record; return the announcement."""
+        announcement = announce(description, (signature, self.endorse(description)))
+        accept(self.description, self.context.pinned, announcement)
+        return announcement
 
     @abstractmethod
     def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:

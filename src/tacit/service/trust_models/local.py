@@ -93,7 +93,7 @@ class LocalCoordinator(CoordinatorEngine):
         return LocalRound(
             plan.binding(terms),
             plan.slots,
-            max(way.protocol.minimum, terms.aggregation.minimum_batch_size),
+            self.least(way.protocol),
             prepare_local(self.context.records, plan.identity, suite),
             _room(terms, chosen),
             terms.numbers(chosen),

@@ -22,7 +22,6 @@ from tacit.protocols.statistic_sums import SecureStatistic
 from tacit.protocols.sums import SecureSum
 from tacit.records import Records
 from tacit.rounds.codecs import Residues
-from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import stated_noise
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
@@ -89,7 +88,7 @@ class MaskingCoordinator(CoordinatorEngine):
         """Describe a round whose neighbourhood withstands the adversary of the terms."""
         terms = self.context.terms
         tolerated, way = terms.aggregation, self.codec(plan.protocol, terms)
-        least = max(minimum(way.protocol, KIND), tolerated.minimum_batch_size)
+        least = self.least(way.protocol)
         return MaskingRound(
             plan.binding(terms),
             plan.identity,

@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from tacit.aggregation.announcements import LiveRound, SharedNoise, accept, announce
-from tacit.aggregation.announcements import endorse as endorse_description
-from tacit.aggregation.encryption import suite_named, suite_numbered
+from tacit.aggregation.announcements import LiveRound, SharedNoise, endorse
+from tacit.aggregation.encryption import HpkeSuite, suite_named
 from tacit.aggregation.round_state import RoundPhase
 from tacit.aggregation.shuffler import (
     BIT,
@@ -36,7 +35,6 @@ from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.statistic_sums import ShuffledTable
 from tacit.records import Records
 from tacit.rounds.codecs import Mixed
-from tacit.rounds.round_runner import minimum
 from tacit.rounds.stated_noise import stated_noise
 from tacit.sampling.certificates import lookup
 from tacit.service.errors import LOG
@@ -88,12 +86,12 @@ class ShufflerEngine(RoundEngine):
         """The signed outcome in the party's record."""
         return party_outcome(records, list(ShuffleRole)[role].value, role, identity)
 
-    def _signed(self, described: LiveRound) -> bytes:
+    def endorse(self, description: bytes) -> bytes:
         """Sign the only description of a round whose keys are on record."""
-        assert isinstance(described, ShufflerRound)
+        described = ShufflerRound.decode(description)
         self.context.pinned.check(described.offer())
         bind(self.context.records, self.part, described)
-        return endorse_description(described.encode(), self.context.key)
+        return endorse(description, self.context.key)
 
     def _ended(self, served: ShufflerReports) -> bytes:
         return served.finish(self.process_role, self.context.key)
@@ -150,7 +148,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         return ShufflerRound(
             plan.binding(terms),
             plan.slots,
-            max(minimum(way.protocol, KIND), terms.aggregation.minimum_batch_size),
+            self.least(way.protocol),
             way.size,
             theirs,
             own,
@@ -163,10 +161,6 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
             plan.grace,
             modulus,
         )
-
-    def endorse(self, description: bytes) -> bytes:
-        """Sign a description whose keys are on record."""
-        return self._signed(ShufflerRound.decode(description))
 
     def missing(self, row: RoundRow, link: HelperLink | None) -> int:
         """One until the helper, which has all reports, has ended its part of the round."""
@@ -221,18 +215,9 @@ class ShufflerHelper(ShufflerEngine, HelperEngine):
 
     part, process_role = ShuffleRole.SHUFFLER, 1
 
-    def keys(self, identity: bytes, sealing: int) -> bytes:
-        """Public keys for a new round. Only the HPKE suite of the terms is accepted."""
-        asked, named = suite_numbered(sealing), self.context.terms.suite
-        if asked.identifier != named:
-            raise Rejected(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
-        return prepare_party(self.context.records, self.part, identity, asked)
-
-    def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
-        """Sign a description after it is on record; return the announcement."""
-        announcement = announce(description, (signature, self._signed(described)))
-        accept(ShufflerRound, self.context.pinned, announcement)
-        return announcement
+    def prepare(self, identity: bytes, suite: HpkeSuite) -> bytes:
+        """Public keys for a new round, on record before this returns."""
+        return prepare_party(self.context.records, self.part, identity, suite)
 
     def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
         """Shuffle the stored reports once; the answer is the batch or a signed abort."""

@@ -13,9 +13,9 @@ from fractions import Fraction
 from tacit.aggregation import SumView
 from tacit.aggregation.aggregator import Aggregator, partial_size
 from tacit.aggregation.aggregator_context import AggregatorContext, AggregatorStage, RoundRecord
-from tacit.aggregation.announcements import LiveRound, accept, announce
+from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.collecting import Collector, prepare_collector
-from tacit.aggregation.encryption import suite_named, suite_numbered
+from tacit.aggregation.encryption import HpkeSuite, suite_named
 from tacit.aggregation.two_servers import TwoServerRound
 from tacit.aggregation.wire import Kind, kind_of
 from tacit.errors import Rejected, TacitError
@@ -24,7 +24,6 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.statistic_sums import StatisticSum
 from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
-from tacit.rounds.round_runner import minimum
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.schema import RoundRow, Stage
@@ -63,6 +62,11 @@ class TwoServerEngine(RoundEngine):
         about = self.context
         draw = about.noise(identity)
         return AggregatorContext(about.pinned, about.role, about.key, about.records, draw)
+
+    def endorse(self, description: bytes) -> bytes:
+        """Sign a description whose keys are on record."""
+        identity = TwoServerRound.decode(description).identity
+        return self.aggregator_context(identity).endorse(description)
 
     def serve(self, row: RoundRow) -> Aggregator:
         """This server's aggregator of the round in this row."""
@@ -136,7 +140,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         return TwoServerRound(
             plan.binding(terms),
             plan.slots,
-            max(minimum(way.protocol, terms.kind), terms.aggregation.minimum_batch_size),
+            self.least(way.protocol),
             way.field if way.verified else way.modulus,
             (own, theirs),
             prepare_collector(self.context.records, identity, suite),
@@ -150,11 +154,10 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         )
 
     def endorse(self, description: bytes) -> bytes:
-        """Sign a description whose keys are on record."""
+        """Sign a description whose keys are on record; rejects a round that was aborted."""
+        signature = super().endorse(description)
         identity = TwoServerRound.decode(description).identity
-        context = self.aggregator_context(identity)
-        signature = context.endorse(description)
-        record = context.record(identity)
+        record = self.aggregator_context(identity).record(identity)
         if record is None or record.stage is not AggregatorStage.OPEN:
             raise Rejected("this server aborted it before")
         return signature
@@ -199,19 +202,9 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
 class TwoServerHelper(TwoServerEngine, HelperEngine):
     """The second server."""
 
-    def keys(self, identity: bytes, sealing: int) -> bytes:
-        """Public keys for a new round. Only the HPKE suite of the terms is accepted."""
-        asked, named = suite_numbered(sealing), self.context.terms.suite
-        if asked.identifier != named:
-            raise Rejected(f"suite is {asked.identifier}: must be {named}, the suite of the terms")
-        return self.aggregator_context(identity).prepare(identity, asked)
-
-    def announce(self, described: LiveRound, description: bytes, signature: bytes) -> bytes:
-        """Sign a description after it is on record; return the announcement."""
-        own = self.aggregator_context(described.identity).endorse(description)
-        announcement = announce(description, (signature, own))
-        accept(TwoServerRound, self.context.pinned, announcement)
-        return announcement
+    def prepare(self, identity: bytes, suite: HpkeSuite) -> bytes:
+        """Public keys for a new round, on record before this returns."""
+        return self.aggregator_context(identity).prepare(identity, suite)
 
     def close(self, served: ServedRound, message: bytes, now: int) -> HelperAnswer:
         """Take the coordinator's list; return this server's list and its answer.
