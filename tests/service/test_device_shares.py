@@ -19,6 +19,7 @@ import pytest
 from tests.service.deployed import KEYS, Deployed, definition_of, deployed
 from tests.verify.live import Setting
 
+from tacit.aggregation import two_servers
 from tacit.aggregation.announcements import SharedNoise
 from tacit.aggregation.masking import MaskingRound
 from tacit.aggregation.shuffler import BIT, ShufflerRound
@@ -134,7 +135,7 @@ def test_shuffled_bits_have_the_announced_noise_bits(
         fewer = replace(found, noise=SharedNoise(found.slots, found.noise.total))
         engine: Any = one.coordinator.engine(one.digest)
         with pytest.raises(Rejected, match="share divisor of the round"):
-            engine._signed(fewer)
+            engine.endorse(fewer.encode())
 
 
 def test_a_device_rejects_views_that_it_cannot_verify() -> None:
@@ -235,8 +236,8 @@ def test_messages_to_a_shuffler_are_as_wide_as_their_numbers(
 def test_a_shuffler_refund_needs_both_parties_abort(
     said: tuple[RoundOutcome, RoundOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shuffler, "accept", lambda *_: None)
-    monkeypatch.setattr(shuffler, "read_outcome", lambda _pinned, _round, message: message)
+    monkeypatch.setattr(two_servers, "accept", lambda *_: None)
+    monkeypatch.setattr(two_servers, "read_outcome", lambda _pinned, _round, message: message)
     refunds: Any = shuffler.ShufflerReporter().refunds
     both = said == (RoundOutcome.ABORTED, RoundOutcome.ABORTED)
     assert refunds(None, b"", list(enumerate(said))) is both

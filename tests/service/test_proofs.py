@@ -19,7 +19,7 @@ from tacit.aggregation.two_servers import (
 from tacit.aggregation.wire import pack_numbers
 from tacit.service.assignment import Assigned
 from tacit.service.schema import Stage
-from tacit.service.trust_models import coordinator_engine, helper_engine
+from tacit.service.trust_models import HELPERS, coordinator_engine
 from tacit.service.trust_models.two_servers import TwoServerCoordinator, TwoServerHelper
 from tacit.vdaf import MODULUS
 
@@ -71,7 +71,7 @@ def test_terms_with_proofs_use_the_two_server_engines(pair: Pair) -> None:
     terms = pair.coordinator.terms(digest).terms
     assert terms.kind == "verified"
     assert coordinator_engine(terms) is TwoServerCoordinator
-    assert helper_engine(terms) is TwoServerHelper
+    assert HELPERS[terms.kind] is TwoServerHelper
 
 
 def test_reports_with_proofs_are_summed_exactly_without_noise(pair: Pair) -> None:

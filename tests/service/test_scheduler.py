@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,22 @@ def reported(pair: Pair) -> bytes:
     pair.report(digest, pair.participants(digest, slots), lambda _option: 1)
     pair.coordinator.pause(digest)
     return digest
+
+
+@pytest.mark.parametrize("answer", ["status", "estimates", "export", "view", "public"])
+def test_an_answer_uses_the_experiment_in_memory_and_leaves_it_unchanged(
+    pair: Pair, reads: list[str], answer: str
+) -> None:
+    digest = reported(pair)
+    for _ in range(3):
+        round_scheduler.step(pair.coordinator, pair.link)
+    reads.clear()
+    first = getattr(pair.coordinator, answer)(digest)
+    ((stored, kept),) = pair.coordinator._experiments.values()
+    assert (getattr(pair.coordinator, answer)(digest), reads) == (first, [])
+    assert json.loads(json.dumps(kept.to_dict())) == json.loads(stored)
+    pair.restart()
+    assert getattr(pair.coordinator, answer)(digest) == first
 
 
 def test_a_step_without_work_reads_no_experiment(pair: Pair, reads: list[str]) -> None:

@@ -37,10 +37,6 @@ class PendingVault:
         keys = derive(secret, identity, b"tacit pending v1", 2 * KEY_SIZE)
         return cls(keys[:KEY_SIZE], keys[KEY_SIZE:], tokens)
 
-    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
-        """The slots with these numbers, with their tokens."""
-        return [ReportSlot(number, self.token(number)) for number in numbers]
-
     def token(self, number: int) -> bytes:
         """The token of a slot."""
         return _mac(self._tokens, struct.pack(">I", number))[:TOKEN_SIZE]
@@ -91,7 +87,8 @@ class PendingReports(ABC):
 
     def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
         """The slots with these numbers, with their tokens."""
-        return self._vault().slots(numbers)
+        vault = self._vault()
+        return [ReportSlot(number, vault.token(number)) for number in numbers]
 
     def names(self, things: Iterable[bytes]) -> list[bytes]:
         """Pseudonymous storage keys for further items of this round.

@@ -254,10 +254,6 @@ class ServerParty(ABC, Generic[Engine]):
             raise Rejected(f"the report is for slot {share.slot}: the path names slot {slot}")
         return CheckedReport(identity, server, share, self._invited(server, invitation))
 
-    def share_size(self, identity: bytes) -> int:
-        """Bytes of a report share for this party in a live round."""
-        return self.server(identity).report_size
-
     def check_sender(self, identity: bytes, slot: int, begun: bytes) -> None:
         """Reject a report without the token of this slot in its first bytes."""
         server = self.server(identity)

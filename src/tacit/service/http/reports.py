@@ -80,7 +80,7 @@ class ReportRoute:
         if not self._party.is_loaded(identity):
             await self._fetched(identity)
         scope[REPORT_SCOPE] = identity, int(where[2])
-        return self._party.share_size(identity)
+        return self._party.server(identity).report_size
 
     def sender(self, scope: Scope, begun: bytes) -> object:
         """Round and slot of a report, if its first bytes contain the slot's token."""

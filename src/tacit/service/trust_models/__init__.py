@@ -30,8 +30,3 @@ HELPERS: dict[str, type[HelperEngine]] = {
 def coordinator_engine(terms: Terms) -> type[CoordinatorEngine]:
     """The coordinator's engine for rounds under these terms."""
     return engine_in(COORDINATORS, terms)
-
-
-def helper_engine(terms: Terms) -> type[HelperEngine]:
-    """The helper's engine for rounds under these terms."""
-    return engine_in(HELPERS, terms)
