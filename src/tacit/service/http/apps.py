@@ -69,6 +69,12 @@ HEALTH: dict[str, Any] = {"tags": ["health"]}
 DEVICES: dict[str, Any] = {"tags": ["devices"], "responses": responses(404)}
 
 
+class CsvResponse(PlainTextResponse):
+    """A table as CSV."""
+
+    media_type = "text/csv"
+
+
 @dataclass(frozen=True)
 class Service:
     """The components of a running application."""
@@ -410,11 +416,11 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         name, told = answer.__name__, _answering(answer)
         app.get(f"/experiments/{{digest}}/{name}", name=name, **admin)(told)
 
-    @app.get("/experiments/{digest}/history.csv", response_class=PlainTextResponse, **admin)
-    def history(digest: Digest) -> Response:
+    @app.get("/experiments/{digest}/history.csv", response_class=CsvResponse, **admin)
+    def history(digest: Digest) -> CsvResponse:
         """The estimates of every option after every round, as CSV."""
         rows = time_series(coordinator.export(bytes.fromhex(digest))["history"])
-        return Response(csv_text(rows), media_type="text/csv")
+        return CsvResponse(csv_text(rows))
 
 
 def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:
