@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from tests.service.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, 
 from tacit.aggregation import HpkeSuite, TwoServerRound, accept
 from tacit.aggregation.announcements import endorse
 from tacit.aggregation.wire import pack_fraction
-from tacit.client import Device, Ledger, Pins
+from tacit.client import AsyncDevice, Device, Ledger, Offline, Pins
 from tacit.client.device import NONCE_SIZE, Unagreed
 from tacit.client.published_terms import REFRESH
 from tacit.errors import Rejected, TacitError
@@ -270,6 +271,40 @@ def test_terms_that_agreed_ones_named_unseen_need_an_agreement_of_their_own(
     with pytest.raises(Unagreed):
         device.join(ill.digest)
     assert device.terms(parties.experiment).agreed
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "xn--zz--"])
+def test_an_address_that_is_no_host_name_is_not_reachable(ledger: Ledger, host: str) -> None:
+    """It raised an error of another kind, which callers do not expect."""
+    at = f"http://{host}"
+    parties = Parties(terms(parties=tuple(replace(one, address=at) for one in terms().parties)))
+    pins = Pins(at, *(key.hex() for key in parties.pinned.keys))
+    with Device(ledger, pins) as device, pytest.raises(Offline):
+        device.terms(parties.experiment)
+
+    async def asked() -> None:
+        async with AsyncDevice(ledger, pins) as device:
+            await device.terms(parties.experiment)
+
+    with pytest.raises(Offline):
+        asyncio.run(asked())
+
+
+def test_a_redirect_to_no_host_name_stops_no_reports_to_others(ledger: Ledger) -> None:
+    """With a client of httpx, as behind a proxy, `run_due` failed for all experiments."""
+
+    def redirected(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(308, headers={"location": "http://xn--zz--/"})
+
+    parties = Parties()
+    parties.open()
+    device = parties.device(ledger)
+    slot = device.join(parties.experiment)
+    assert slot.reports_at is not None
+    parties.clock.now = slot.reports_at + 1
+    with httpx.Client(transport=httpx.MockTransport(redirected)) as client:
+        there = Device(ledger, device.pins, http=client, clock=parties.clock)
+        assert there.run_due() is not None
 
 
 def test_terms_of_another_trust_model_are_rejected(ledger: Ledger) -> None:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 TransportT = TypeVar("TransportT", httpx.BaseTransport, httpx.AsyncBaseTransport)
 ClientT = TypeVar("ClientT", httpx.Client, httpx.AsyncClient)
 TIMEOUT = 10.0  # seconds for each operation on a connection
-FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError)  # of a host's name
 # A server may close an idle connection while it is being reused: retry once on a new connection.
 # All requests are idempotent.
 HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)

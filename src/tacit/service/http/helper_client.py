@@ -88,7 +88,7 @@ class HttpHelperClient:
         try:
             with self._client.stream("POST", address + path, content=body, headers=headers) as said:
                 content = _read(said)
-        except (httpx.HTTPError, httpx.InvalidURL) as problem:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as problem:
             raise Unavailable(f"the helper is unreachable ({type(problem).__name__})") from None
         finally:
             ended = time.monotonic()

@@ -112,7 +112,7 @@ class RenderedExperiments:
                     limit_exchanges(client, PATIENCE)
                     with client.stream("GET", f"{address.rstrip('/')}/readyz") as said:
                         up = said.status_code == httpx.codes.OK  # the body is not read
-            except (httpx.HTTPError, httpx.InvalidURL):
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError):
                 up = False
             self._up[address] = (time.monotonic(), up)
         return up
