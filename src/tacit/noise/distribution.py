@@ -75,6 +75,8 @@ class NoiseDistribution(ABC):
         Whether ln P is concave; False unless a subclass states otherwise. Several bounds use it.
     mgf_radius : float
         The |s| up to which E[e^{sX}] exists; finite for exponential tails.
+    drawable : bool
+        Whether `draw` has an exact sampler.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class NoiseDistribution(ABC):
     sum_tells_all: ClassVar[bool] = False
     log_concave: bool = False
     mgf_radius: float = math.inf
+    drawable: ClassVar[bool] = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -37,7 +37,12 @@ class Table(NoiseDistribution):
     probabilities : array
         The probabilities of start, start + 1, ….
     concave : bool
-        Whether the distribution is log-concave.
+        False to treat the distribution as not log-concave. Otherwise that is computed.
+
+    Raises
+    ------
+    TacitError
+        If the probabilities are negative or do not sum to one, up to rounding.
 
     Examples
     --------
@@ -50,16 +55,12 @@ class Table(NoiseDistribution):
     probabilities: Floats
     concave: bool = True
     divisible = False
+    drawable = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "probabilities", np.asarray(self.probabilities, dtype=float))
-
-    @classmethod
-    def of(cls, start: int, probabilities: Floats) -> Table:
-        """A table from probabilities that sum to one, up to rounding."""
         try:
-            values = np.array(probabilities, dtype=float)
-            first = operator.index(start)
+            values = np.array(self.probabilities, dtype=float)
+            first = operator.index(self.start)
         except (TypeError, ValueError):
             raise TacitError(
                 "a table needs a whole number to start at and a list of numbers that sum to 1"
@@ -75,9 +76,14 @@ class Table(NoiseDistribution):
                 "non-empty list of non-negative numbers that sum to 1"
             )
         values.flags.writeable = False
-        gapless = bool(np.all(np.diff(np.flatnonzero(values > 0)) == 1))
-        curvature = np.diff(np.log(values[values > PRECISE_FROM]), n=2)
-        return cls(first, values, gapless and bool(np.all(curvature <= 1e-9)))
+        object.__setattr__(self, "start", first)
+        object.__setattr__(self, "probabilities", values)
+        object.__setattr__(self, "concave", self.concave and _log_concave(values))
+
+    @classmethod
+    def of(cls, start: int, probabilities: Floats) -> Table:
+        """A table from probabilities that sum to one, up to rounding."""
+        return cls(start, probabilities)
 
     def __repr__(self) -> str:
         first, last = (int(end) for end in self.support)
@@ -171,6 +177,13 @@ class Table(NoiseDistribution):
             "a table of rounded probabilities has no exact sampler: draw from the distributions "
             "that it sums, and add"
         )
+
+
+def _log_concave(values: Floats) -> bool:
+    """Whether the logarithms of entries are concave, up to rounding, without a gap or a hole."""
+    held, precise = (np.flatnonzero(values > least) for least in (0.0, PRECISE_FROM))
+    gapless = all(bool(np.all(np.diff(places) == 1)) for places in (held, precise))
+    return gapless and bool(np.all(np.diff(np.log(values[precise]), n=2) <= 1e-9))
 
 
 def entries(distribution: NoiseDistribution) -> tuple[int, Floats]:

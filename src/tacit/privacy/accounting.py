@@ -150,7 +150,8 @@ def state_drawn_arithmetic(guarantee: Kept, *distributions: Any) -> Kept:
     """Return the guarantee with the arithmetic in which noise of these distributions is drawn.
 
     `EXACT` for integer noise and coins with exact samplers, `IDEAL` for continuous noise,
-    `UNSTATED` for distributions from outside this package, whose samplers are unchecked.
+    `UNSTATED` for tables, which have no exact sampler, and for distributions from outside this
+    package, whose samplers are unchecked.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> state_drawn_arithmetic(PureDP(1.0), DiscreteLaplace(1)).arithmetic.value
@@ -159,8 +160,9 @@ def state_drawn_arithmetic(guarantee: Kept, *distributions: Any) -> Kept:
     if not distributions:
         raise TacitError("give the distributions that the guarantee was derived from")
     ours = all(is_own(type(one)) for one in distributions)
+    integral = [one for one in distributions if isinstance(one, NoiseDistribution)]
     exact = all(isinstance(one, (NoiseDistribution, Chance)) for one in distributions)
-    if not ours:
+    if not ours or not all(one.drawable for one in integral):
         return state_arithmetic(guarantee, Arithmetic.UNSTATED)
     return state_arithmetic(guarantee, Arithmetic.EXACT if exact else Arithmetic.IDEAL)
 

@@ -11,6 +11,7 @@ import numpy as np
 from tacit.errors import TacitError
 from tacit.noise import NoiseDistribution, convolve
 from tacit.noise.serialize import distribution_from_dict, distribution_to_dict
+from tacit.testing.losses import check_losses
 from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, chi_square_p_value
 
 
@@ -19,8 +20,8 @@ def check_distribution(
 ) -> None:
     """Check that a noise distribution fulfils its contract.
 
-    It compares probabilities, moments, tails, shares and both samplers, and stores and restores the
-    distribution.
+    It compares probabilities, moments, tails, shares, statements about the privacy loss and both
+    samplers, and stores and restores the distribution.
 
     Parameters
     ----------
@@ -43,6 +44,7 @@ def check_distribution(
     _check_probabilities(distribution)
     _check_tails(distribution)
     _check_shares(distribution)
+    check_losses(distribution)
     drawn = np.asarray(distribution.sample(np.random.default_rng(5), samples))
     assert drawn.dtype.kind == "i", "sample() must give integers"
     assert chi_square_p_value(drawn.tolist(), distribution) > SEEDED, (
