@@ -41,9 +41,10 @@ from tacit.bandits.contract import Learner
 from tacit.bandits.guardrail import Guard, Guardrail
 from tacit.bandits.sample_ratio import SampleRatio
 from tacit.errors import TacitError, probability, require
+from tacit.names import is_own
 from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
-from tacit.protocols.mechanism import Mechanism, Releases
+from tacit.protocols.mechanism import Mechanism, Releases, check_round
 from tacit.types import ArmSummary, Estimate, PublishedAssignment, Round
 
 FORMAT = 5
@@ -166,7 +167,8 @@ class Experiment:
         Raises
         ------
         TacitError
-            If the round is not outstanding, or is played without release.
+            If the round is not outstanding, is played without release, or has a weaker guarantee
+            than the run.
         """
         if not round_.released:
             raise TacitError(f"round {round_.number} is played but not released: call skip(round)")
@@ -174,6 +176,8 @@ class Experiment:
         known, protocol = self._opened.get(round_.number, (None, None))
         if protocol is None or known is not round_:
             protocol = self.mechanism.open(round_)
+            if not is_own(type(self.mechanism)):
+                check_round(self.mechanism, protocol, f"round {round_.number}")
             self._opened[round_.number] = round_, protocol
         return protocol
 

@@ -33,6 +33,7 @@ from tacit.assumptions import (
     ReleasedOnlyAbove,
     Scope,
     Secret,
+    TowardsOutsiders,
     VisitsAtMost,
 )
 from tacit.bandits import ForgettingElimination
@@ -77,6 +78,7 @@ from tacit.protocols.mechanism import (
 from tacit.protocols.prefix_delivery import Presence
 from tacit.protocols.prefix_noise import SiloStream, calibrated
 from tacit.protocols.prefix_sums import PrefixSums
+from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import Central, TwoServers
 from tacit.simulation.study import guarantee_to
 from tacit.trust import TrustModel
@@ -998,3 +1000,52 @@ def test_external_prefix_sums_are_recognised() -> None:
     assert not from_outside(mechanism)
     own = {entry.name: getattr(mechanism.sums, entry.name) for entry in fields(mechanism.sums)}
     assert from_outside(Releases(Silent(**own), mechanism.privacy))
+
+
+class Overstated(Mechanism):
+    """Rounds are (ε, 0)-DP, the mechanism states another guarantee."""
+
+    def __init__(self, stated: Guarantee, epsilon: float, first: int = 0) -> None:
+        self.privacy, self.epsilon, self.first = Guaranteed(stated), epsilon, first
+
+    def open(self, round_: Round) -> Protocol:
+        weaker = self.epsilon if round_.number < self.first else 10.0
+        return RandomizedBits(round_.participants, PureDP(weaker))
+
+    def example(self) -> Protocol:
+        return RandomizedBits(20, PureDP(self.epsilon))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+
+LOCAL = PureDP(0.1, view=View.MESSAGE)
+
+
+def test_an_external_mechanism_states_what_its_rounds_have() -> None:
+    """Else a tenth would be printed as recomputed and sampled, where rounds lose 10."""
+    honest = Overstated(LOCAL, 0.1)
+    assert Declared(100_000, 20) in (Mechanism.printed(honest) or LOCAL).assumptions
+    with pytest.raises(TacitError, match=r"small round gives \(10, 0\)-DP"):
+        Mechanism.printed(Overstated(LOCAL, 10.0))
+    for claim in (RangeProofs(), TowardsOutsiders(0.01, 1e-6)):
+        with pytest.raises(TacitError, match="cannot be derived from the noise"):
+            Mechanism.printed(Overstated(LOCAL.assuming(claim), 0.1))
+
+
+def test_rounds_of_an_external_mechanism_are_compared_with_its_guarantee() -> None:
+    experiment = Experiment.of(ForgettingElimination(2, 1000), Overstated(LOCAL, 0.1, first=1))
+    first, second = experiment.propose()
+    assert experiment.open(first).guarantee is not None
+    with pytest.raises(TacitError, match=r"round 1 gives \(10, 0\)-DP"):
+        experiment.open(second)
+
+
+def test_a_mechanism_claims_what_its_rounds_derive_when_it_is_made() -> None:
+    make, arguments = factories.two_servers_laplace, {"target": PureDP(1.0), "binary": True}
+    guarantee = make(2, **arguments).guarantee
+    assert guarantee is not None
+    assert PerRound(make, arguments, Guaranteed(guarantee)).guarantee == guarantee
+    for claim in (RangeProofs(), TowardsOutsiders(0.01, 1e-6), PrivateMessages(0.1)):
+        with pytest.raises(TacitError, match="cannot be derived from the noise"):
+            PerRound(make, arguments, Guaranteed(guarantee.assuming(claim)))

@@ -143,7 +143,7 @@ class Mechanism(ABC):
         foreign = [part for part in (*self.components, self) if from_outside(part)]
         if not foreign:
             return shown
-        remarks = [_checked(part.example()) for part in foreign]
+        remarks = [_checked(part) for part in foreign]
         least = min(remarks, key=lambda one: (one.draws, one.participants))
         return state_arithmetic(shown, Arithmetic.UNSTATED).assuming(least)
 
@@ -213,6 +213,8 @@ class PerRound(Mechanism):
                 raise TacitError(
                     f"a small round {problem}: its noise, guarantee or smallest round was changed"
                 )
+            if small is not None and small.guarantee is not None:
+                _check_descriptions(self.stated, small.guarantee.assumptions)
 
     def open(self, round_: Round) -> Protocol:
         """The protocol for the size of the round.
@@ -543,13 +545,32 @@ def _is_foreign(argument: Any) -> bool:
     return isinstance(argument, str) and ":" in argument and not argument.startswith(f"{PACKAGE}.")
 
 
-def _checked(protocol: Protocol | None) -> Declared:
-    """Privacy status of a protocol from outside, after it was checked if it can be."""
-    if protocol is None:
+def _checked(mechanism: Mechanism) -> Declared:
+    """Privacy status of a mechanism from outside, after a small round was checked if it can be.
+
+    Raises
+    ------
+    TacitError
+        If the guarantee of that round is false, or weaker than that of the mechanism.
+    """
+    protocol = mechanism.example()
+    if protocol is None or protocol.guarantee is None:
         return Declared()
+    check_round(mechanism, protocol, "a small round")
+    _check_descriptions(mechanism.stated, protocol.guarantee.assumptions)
     others = [part for part in parts_of(protocol) if not _is_unmodified(part)] or [protocol]
     checked = [check_declared(part) for part in others]
     return Declared(DRAWS, protocol.participants) if all(checked) else Declared()
+
+
+def check_round(mechanism: Mechanism, protocol: Protocol, name: str) -> None:
+    """Reject a round whose guarantee is weaker than that of the whole run, if both are known.
+
+    Mechanisms of tacit check their rounds themselves; a class from outside may not.
+    """
+    stated, achieved = mechanism.guarantee, protocol.guarantee
+    if stated is not None and achieved is not None and (problem := falls_short(achieved, stated)):
+        raise TacitError(f"{name} {problem}: state what the noise of every round gives")
 
 
 def _is_unmodified(protocol: Protocol) -> bool:
