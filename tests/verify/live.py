@@ -47,6 +47,7 @@ from tacit.terms.context import (
     FittedTerms,
     NumberField,
 )
+from tacit.terms.parts import MOST_MESSAGES
 from tacit.trust import SHUFFLE_SECURITY, TrustModel
 
 KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2))
@@ -172,16 +173,17 @@ def _policy(context: ContextTerms | None) -> bytes:
 def _sound(setting: Setting, base: Offer, fewer: int = 0) -> Offer:
     """A round with plenty of noise, of so many fewer reports."""
     offer = replace(base, minimum=base.minimum + fewer)
+    most = MOST_MESSAGES // base.metrics
     if setting.by == "servers":
         return replace(offer, scale=Fraction(10**12))
     if setting.noise == "binomial":
-        return replace(offer, modulus=None, divisor=1, total=Fraction(1, 2), parts=10**5)
+        return replace(offer, modulus=None, divisor=1, total=Fraction(1, 2), parts=most)
     if setting.noise == "certified-polya":
         return _certified(setting, offer, 1)
     shared = 2**20 // base.metrics  # discrete Laplace has a limit for all numbers together
     wide = {"discrete-gaussian": 10**12 if setting.chosen else 1000}.get(setting.noise, shared)
     divisor = 19 if setting.trust is TrustModel.SHUFFLER else 1
-    return replace(offer, divisor=divisor, total=Fraction(wide), parts=10**6)
+    return replace(offer, divisor=divisor, total=Fraction(wide), parts=most)
 
 
 def _certified(setting: Setting, offer: Offer, users: int) -> Offer:
