@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tacit.bandits.arm_summaries import SummarySettings, beats, failure_left, leading_option
 from tacit.bandits.confidence_sequences import Tally
-from tacit.bandits.contract import Learner, Options, Plan, learner_of
+from tacit.bandits.contract import KeptLearner, Learner, Options, Plan, learner_of
 from tacit.bandits.sample_ratio import ResponseRates
 from tacit.errors import TacitError, integer, probability
 from tacit.names import name_of
@@ -26,7 +26,7 @@ LEVEL = 0.95  # confidence level at which an option counts as worse
 GROWTH = 0.4  # round size relative to participants so far, if only one option is left
 
 
-class Managed(Learner):
+class Managed(KeptLearner):
     """A learner of arms whose options can be changed while it runs.
 
     Parameters
@@ -54,6 +54,8 @@ class Managed(Learner):
     >>> [(round_.arm, round_.participants) for round_ in managed.propose()]
     [(0, 25), (0, 50), (1, 50)]
     """
+
+    kept = ("_live", "_owed", "_paused", "_removed", "_inside")
 
     def __init__(
         self,
@@ -328,22 +330,15 @@ class Managed(Learner):
             self._inner.served(0, count)
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "paused": sorted(self._paused),
+        return super()._state() | {
             "halted": None if self._halted is None else sorted(self._halted),
-            "removed": sorted(self._removed),
-            "live": list(self._live),
             "memories": [[key, value] for key, value in sorted(self._memories.items())],
-            "inside": [[key, value] for key, value in self._inside.items()],
-            "owed": [[key, value] for key, value in self._owed.items()],
             "inner": None if self._inner is None else self._inner.to_dict(),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._live, self._owed = list(state["live"]), dict(state["owed"])
-        self._paused, self._removed = set(state["paused"]), set(state["removed"])
+        super()._restore(state)
         self._halted = None if state["halted"] is None else set(state["halted"])
         self._memories = dict(state["memories"])
-        self._inside = dict(state["inside"])
         inner = state["inner"]
         self._inner = None if inner is None else Learner.from_dict(inner)
