@@ -28,6 +28,8 @@ for label, through in [("with proofs", "verified"), ("without proofs", "two-serv
         )
         right.append(sum(run["winner"] == "option 2" for run in result.runs) / len(result.runs))
     axes.plot(parts, right, marker="o", label=label)
-axes.set(xlabel="fraction of malicious participants", ylabel="best option found", ylim=(0, 1.05))
+axes.set(
+    xlabel="fraction of malicious participants", ylabel="best option found", ylim=(-0.05, 1.05)
+)
 axes.legend(frameon=False)
 figure.show()
