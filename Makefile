@@ -55,6 +55,7 @@ check: $(READY)
 # broken copies of the package, each of which a test must notice; goes on where it was interrupted
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.mutants.browser
 
 # guarantees of a grid, recomputed from the distribution of the view by slow independent arithmetic
 verify: $(READY)

@@ -234,9 +234,9 @@ def kept() -> tuple[MemoryRecords, tuple[bytes, bytes]]:
     return records, (shuffler, prepare_party(records, ShuffleRole.ANALYZER, IDENTITY))
 
 
-def signed(of: Terms, made: ShufflerRound) -> bytes:
+def signed(of: Terms, body: bytes) -> bytes:
     keys = {party.key: key for party, key in zip(terms().parties, KEYS, strict=False)}
-    return announce(made.encode(), [endorse(made.encode(), keys[key]) for key in of.keys])
+    return announce(body, [endorse(body, keys[key]) for key in of.keys])
 
 
 TOLERATED = Aggregation(10, Fraction(1, 5), 2, Fraction(1, 10))
@@ -299,7 +299,7 @@ def bit_rounds() -> Iterator[tuple[Terms, bytes]]:
             one.round(2 * bits, keys, size=2),
             one.round(2 * bits, keys, modulus=3),
         ):
-            yield of, signed(of, made)
+            yield of, signed(of, made.encode())
 
 
 def test_rounds_with_just_enough_noise_bits_get_the_verdict_of_python() -> None:
@@ -315,6 +315,24 @@ def test_rounds_with_just_enough_noise_bits_get_the_verdict_of_python() -> None:
     assert node("verdicts", {"rounds": given})["costs"] == expected
 
 
+def test_shuffler_and_analyzer_with_a_common_key_are_rejected() -> None:
+    one, (_, keys) = BORDERS[0], kept()
+    shuffler, analyzer = keys
+    body = one.round(fewest(one, keys), keys).encode()
+    assert body.count(analyzer) == 1
+    cases = [
+        signed(one.terms, body.replace(analyzer, other))
+        for other in (analyzer, analyzer[:32] + shuffler[32:], shuffler[:32] + analyzer[32:])
+    ]
+    expected = [python_verdict(one.terms, announcement) for announcement in cases]
+    assert expected == ["1", None, None]
+    given = [
+        {"terms": one.terms.encode().decode(), "announcement": case.hex(), "now": START}
+        for case in cases
+    ]
+    assert node("verdicts", {"rounds": given})["costs"] == expected
+
+
 def test_every_metric_has_noise_bits_of_its_own() -> None:
     """Decrypted as both parties would; a false alarm in a million runs."""
     one = Bits(metrics=2, levels=2, bias=Fraction(1, 5), tolerated=TOLERATED)
@@ -323,7 +341,7 @@ def test_every_metric_has_noise_bits_of_its_own() -> None:
     made = one.round(bits, keys)
     given: dict[str, Any] = {
         "terms": of.encode().decode(),
-        "announcement": signed(of, made).hex(),
+        "announcement": signed(of, made.encode()).hex(),
         "places": [SLOT_ZERO] * 4,
         "values": [[0, 2]] * 4,
     }
@@ -366,7 +384,7 @@ def test_noise_and_shares_take_the_browser_s_randomness() -> None:
     reports = [
         (of, announce(body, [endorse(body, key) for key in KEYS[:2]]).hex()) for of, body in cases
     ]
-    reports.append((bits.terms, signed(bits.terms, noisy).hex()))
+    reports.append((bits.terms, signed(bits.terms, noisy.encode()).hex()))
     for response in (True, False):
         of = local_model(2, 1, 1, response)
         reports.append((of, local_round(of)[1]["announcement"]))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
-CLIENT = ROOT / "clients" / "js"
-RUNNER = Path(__file__).parent / "node.mjs"
+COPY = Path(os.environ.get("TACIT_BROWSER_COPY", ROOT))
+"""Where Node reads the device; mutation tests name a broken copy."""
+
+CLIENT = COPY / "clients" / "js"
+RUNNER = COPY / "tests" / "browser" / "node.mjs"
 
 
 def known() -> dict[str, Any]:

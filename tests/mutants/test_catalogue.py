@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.mutants.browser_catalogue import CHANGES
 from tests.mutants.catalogue import EQUIVALENT, TARGETS
 from tests.mutants.running import Broken, put
 
@@ -40,3 +41,14 @@ def test_a_mutated_function_replaces_the_original_invisibly_to_gc(
     module.write_text("def said() -> int:\n    return 2\n", encoding="utf-8")
     assert put(Broken(str(module), "said", 1))
     assert sound.said() == 2
+
+
+def test_every_change_of_the_browser_device_replaces_one_text() -> None:
+    """A change to the device that moves a text is noticed here, too."""
+    root = Path(__file__).parents[2]
+    for one in CHANGES:
+        module = (root / "clients" / "js" / one.path).read_text(encoding="utf-8")
+        assert module.count(one.old) == 1, one.name
+        named = [(test.partition("::")[0], test.partition("::")[2]) for test in one.tests]
+        assert all(f"def {name}" in (root / file).read_text("utf-8") for file, name in named)
+    assert len({one.name for one in CHANGES}) == len(CHANGES)
