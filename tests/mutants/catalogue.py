@@ -1192,8 +1192,8 @@ TARGETS: tuple[Target, ...] = (
         "client/trust_models/shuffler.py", "ShufflerReporter.announced", (checks,), DEVICE_SHARES
     ),
     Target(
-        "client/trust_models/shuffler.py",
-        "ShufflerReporter.refunds",
+        "aggregation/two_servers.py",
+        "aborted_by_both",
         (
             swap(
                 "{(0, RoundOutcome.ABORTED), (1, RoundOutcome.ABORTED)} <= said",
@@ -1610,6 +1610,7 @@ TARGETS: tuple[Target, ...] = (
         "vector_delta",
         (
             swap("(1 + math.exp(level)) * coordinates * apart", "0"),
+            swap("ROUNDING * (1 + one * one + level) * tail", "0"),
             swap("2 * psi", "0"),
             swap("math.exp(psi)", "1"),
             swap("math.sqrt(square)", "1.0"),
@@ -1714,7 +1715,8 @@ TARGETS: tuple[Target, ...] = (
         ),
         STATED_NOISE,
     ),
-    Target("terms/pinned.py", "check_successor", (checks, limits), (*DOCUMENT, *CHOSEN)),
+    Target("terms/pinned.py", "check_successor", (checks,), (*DOCUMENT, *CHOSEN)),
+    Target("terms/pinned.py", "check_no_weaker", (checks, limits), (*DOCUMENT, *CHOSEN)),
     Target("terms/document.py", "_check_version", (checks,), DOCUMENT),
     Target("terms/document.py", "_check_assumptions", (checks,), DOCUMENT),
     Target(
@@ -2060,6 +2062,12 @@ TARGETS: tuple[Target, ...] = (
         (*SHUFFLER, *DEVICE_SHARES),
     ),
     Target("aggregation/local.py", "endorse_local", (checks,), LIVE_LOCAL),
+    Target(
+        "aggregation/local.py",
+        "LocalServer._added",
+        (swap("reports < announced.minimum", "False"),),
+        ("tests/service/test_local.py::test_small_rounds_are_aborted_and_their_reports_deleted",),
+    ),
     Target(
         "service/trust_models/shuffler.py",
         "ShufflerEngine.endorse",
