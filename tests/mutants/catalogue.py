@@ -805,6 +805,43 @@ TARGETS: tuple[Target, ...] = (
         ),
         RETURNING,
     ),
+    Target("protocols/mechanism.py", "_checked", (checks,), MECHANISM),
+    Target(
+        "protocols/mechanism.py",
+        "Mechanism.printed",
+        (
+            swap(
+                "min(remarks, key=lambda one: (one.draws, one.participants))",
+                "max(remarks, key=lambda one: (one.draws, one.participants))",
+            ),
+        ),
+        MECHANISM,
+    ),
+    Target(
+        "experiment.py",
+        "Experiment.open",
+        (swap("is_own(type(self.mechanism))", "True"),),
+        MECHANISM,
+    ),
+    Target(
+        "privacy/accounting.py",
+        "state_drawn_arithmetic",
+        (swap("all((one.drawable for one in integral))", "True"),),
+        ("tests/noise/test_stated_losses.py",),
+    ),
+    Target(
+        "noise/table.py",
+        "Table.__post_init__",
+        (swap("self.concave and _log_concave(values)", "self.concave"),),
+        ("tests/noise/test_stated_losses.py",),
+    ),
+    Target("testing/losses.py", "check_losses", (checks,), ("tests/noise/test_stated_losses.py",)),
+    Target(
+        "testing/losses.py",
+        "_check_largest",
+        (swap("(1, 3)", "(1,)"),),
+        ("tests/noise/test_stated_losses.py",),
+    ),
     Target(
         "privacy/joint_guarantees.py",
         "_of_equal_rounds",

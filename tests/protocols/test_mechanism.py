@@ -1033,6 +1033,23 @@ def test_an_external_mechanism_states_what_its_rounds_have() -> None:
             Mechanism.printed(Overstated(LOCAL.assuming(claim), 0.1))
 
 
+class Wrapped(Overstated):
+    """One part has rounds that can be checked, the whole has none."""
+
+    @property
+    def components(self) -> tuple[Mechanism, ...]:
+        return (Overstated(LOCAL, self.epsilon),)
+
+    def example(self) -> Protocol | None:  # type: ignore[override]
+        return None
+
+
+def test_a_mechanism_is_checked_only_if_each_part_is() -> None:
+    printed = Mechanism.printed(Wrapped(LOCAL, 0.1))
+    assert printed is not None
+    assert printed.assumptions == {Declared()}
+
+
 def test_rounds_of_an_external_mechanism_are_compared_with_its_guarantee() -> None:
     experiment = Experiment.of(ForgettingElimination(2, 1000), Overstated(LOCAL, 0.1, first=1))
     first, second = experiment.propose()
