@@ -71,7 +71,7 @@ class _Born(Process):
         self._where, self._seed = where, seed
 
     def _begun(self) -> Running:
-        return _Child(self._where.born(self.told.path, self._seed, self.log))
+        return _Child(self._where.born(self.member.path, self._seed, self.log))
 
 
 class _Child:

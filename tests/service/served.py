@@ -94,7 +94,7 @@ def member(directory: Path, role: str, database: str | None = None, **limits: ob
     for name, content in (files | {"token": TOKEN.encode()}).items():
         (directory / name).write_bytes(content)
         (directory / name).chmod(0o600)
-    told: dict[str, object] = {
+    entries: dict[str, object] = {
         "role": role,
         "address": url,
         "listen": url.removeprefix("http://"),
@@ -103,8 +103,8 @@ def member(directory: Path, role: str, database: str | None = None, **limits: ob
         "admin_token_file": "token",
     }
     if database is not None:
-        told["database"] = database
-    lines = [f"{name} = {json.dumps(value)}" for name, value in told.items()]
+        entries["database"] = database
+    lines = [f"{name} = {json.dumps(value)}" for name, value in entries.items()]
     own = {"rate": 0} | limits  # one address is all participants here
     lines += ["[limits]", *(f"{name} = {json.dumps(value)}" for name, value in own.items())]
     (directory / "party.toml").write_text("\n".join(lines) + "\n")
@@ -120,16 +120,16 @@ def reserved() -> socket.socket:
     return bound
 
 
-def beside(told: Member) -> Member:
+def beside(member: Member) -> Member:
     """Another process of a party: its key, database and key files, and another port."""
     bound = reserved()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    path = told.path.with_name("second") / "party.toml"
-    shutil.copytree(told.path.parent, path.parent)
-    text = told.path.read_text().replace(f'listen = "{told.url[7:]}', f'listen = "{url[7:]}')
-    records = json.dumps(str(told.config.records))
+    path = member.path.with_name("second") / "party.toml"
+    shutil.copytree(member.path.parent, path.parent)
+    text = member.path.read_text().replace(f'listen = "{member.url[7:]}', f'listen = "{url[7:]}')
+    records = json.dumps(str(member.config.records))
     path.write_text(f"records = {records}\n{text}")
-    return replace(told, path=path, url=url, bound=bound)
+    return replace(member, path=path, url=url, bound=bound)
 
 
 @contextmanager
@@ -243,7 +243,7 @@ class Served:
     def get(self, role: int, path: str, **more: Any) -> httpx.Response:
         return self.client.get(self.urls[role] + path, **more)
 
-    def told(self, role: int, path: str) -> bool:
+    def found(self, role: int, path: str) -> bool:
         """Whether there is something to get."""
         return self.get(role, path).status_code == 200
 
@@ -381,14 +381,14 @@ class Process:
     """A party in its own process, which can be killed and started again."""
 
     def __init__(
-        self, told: Member, seed: int | None = None, environment: Mapping[str, str] = NONE
+        self, member: Member, seed: int | None = None, environment: Mapping[str, str] = NONE
     ) -> None:
-        self.told = told
+        self.member = member
         words = [] if seed is None else ["--seed", str(seed)]
-        self._command = [sys.executable, "-m", "tests.service.party", "--config", str(told.path)]
+        self._command = [sys.executable, "-m", "tests.service.party", "--config", str(member.path)]
         self._command += words
         self._environment = os.environ | environment
-        self.log = told.path.with_name("log")
+        self.log = member.path.with_name("log")
         self._running: Running | None = None
 
     def start(self) -> None:
@@ -404,9 +404,9 @@ class Process:
 
     def free(self) -> None:
         """Release its port."""
-        if self.told.bound is not None:
-            self.told.bound.close()
-            self.told.bound = None
+        if self.member.bound is not None:
+            self.member.bound.close()
+            self.member.bound = None
 
     def ready(self) -> None:
         """Waits until it answers."""
@@ -420,13 +420,13 @@ class Process:
         assert self._running is not None
         assert self._running.poll() is None, self.log.read_text()
         try:
-            return httpx.get(self.told.url + "/readyz").status_code == 200
+            return httpx.get(self.member.url + "/readyz").status_code == 200
         except httpx.HTTPError:
             return False
 
     def hurry(self, seconds: float) -> None:
         """Its clock is so far ahead from now on, where a seed chose its sources."""
-        (new := self.told.path.with_name("ahead.new")).write_text(str(seconds))
+        (new := self.member.path.with_name("ahead.new")).write_text(str(seconds))
         new.rename(new.with_name("ahead"))
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
@@ -466,17 +466,17 @@ def processes(
         for role, database in zip(ROLES, databases, strict=True)
     ]
     with ExitStack() as stack:
-        told = list(members)
+        hosts = list(members)
         if copies > 1:
-            told = [copy for one in members for copy in (one, beside(one))]
+            hosts = [copy for one in members for copy in (one, beside(one))]
             for number, one in enumerate(members):
-                pair = told[2 * number : 2 * number + 2]
+                pair = hosts[2 * number : 2 * number + 2]
                 url = stack.enter_context(balanced([int(copy.url[17:]) for copy in pair]))
                 for copy in pair:
                     text = copy.path.read_text()
                     copy.path.write_text(text.replace(f'address = "{one.url}', f'address = "{url}'))
                 members[number] = replace(one, url=url)
-        yield from _started(members, [make(one, seed, environment) for one in told])
+        yield from _started(members, [make(one, seed, environment) for one in hosts])
 
 
 def _started(members: list[Member], started: list[Process]) -> Iterator[Processes]:

@@ -82,7 +82,7 @@ def test_no_route_of_either_party_buffers_a_large_body(apart: Processes) -> None
         assert sent < LARGE, (method, path)
 
     for process in apart.processes:
-        url = process.told.url
+        url = process.member.url
         asked = [
             (url, *one, chunked)
             for one in routes(url, digest.hex(), report)

@@ -124,7 +124,7 @@ def test_many_large_unauthenticated_bodies_use_little_memory(
         return sent
 
     for process in apart.processes:
-        url = process.told.url
+        url = process.member.url
         httpx.get(f"{url}/healthz")
         Path(f"/proc/{pid(process)}/clear_refs").write_text("5")  # resets VmHWM
         before = memory(process, "VmRSS")
@@ -240,9 +240,9 @@ def test_idle_connections_block_nobody_and_are_logged(tmp_path: Path) -> None:
         party.start()
         with ExitStack() as lines:
             for _ in range(400):
-                lines.enter_context(connected(party.told.url))
+                lines.enter_context(connected(party.member.url))
             for _ in range(20):
-                assert httpx.get(f"{party.told.url}/healthz", timeout=10).status_code == 200
+                assert httpx.get(f"{party.member.url}/healthz", timeout=10).status_code == 200
         said = [json.loads(line) for line in party.log.read_text().splitlines()]
         warned = [one["message"] for one in said if one["level"] == "warning"]
         assert len(warned) == 1
@@ -359,7 +359,7 @@ def test_readyz_is_503_on_a_full_disk(tmp_path: Path, what: str) -> None:
 def test_a_process_without_write_permission_is_not_ready(apart: Processes) -> None:
     """As on a full disk, for any user: the system lets no file grow."""
     process = apart.processes[1]
-    ready = f"{process.told.url}/readyz"
+    ready = f"{process.member.url}/readyz"
     assert httpx.get(ready).status_code == 200
     _, hard = before = resource.prlimit(pid(process), resource.RLIMIT_FSIZE)
     resource.prlimit(pid(process), resource.RLIMIT_FSIZE, (4096, hard))

@@ -175,8 +175,8 @@ def test_the_forecast_states_noise_participants_and_gain(fields: tuple[str, ...]
     assert found.enough is not None
     assert found.enough <= 4000
     assert found.gain == pytest.approx(0.2, abs=0.01)
-    assert found.told is not None
-    assert 0 < found.told < 1
+    assert found.detectable is not None
+    assert 0 < found.detectable < 1
     said = " ".join(found.sentences())
     assert "by device" in said
     assert f"Each of {found.numbers} released numbers" in said

@@ -66,7 +66,7 @@ def test_an_outcome_is_available_after_the_round(both: Threads) -> None:
     both.report(pinned, joined, 0)
     both.hold(digest, lambda _option: 0)
     for role in (0, 1):
-        wait_for(partial(both.told, role, path))
+        wait_for(partial(both.found, role, path))
         said = both.get(role, path).content
         assert read_outcome(pinned, joined.round, said) == (role, RoundOutcome.RELEASED)
         half = split(pinned, joined.announcement, joined.place, [0])[role]

@@ -52,7 +52,7 @@ def twins(directory: Path, postgresql: str) -> Iterator[tuple[Processes, str]]:
         both.processes = (*both.processes, second)
         try:
             second.start()
-            yield both, second.told.url
+            yield both, second.member.url
         finally:
             second.kill()
             second.free()

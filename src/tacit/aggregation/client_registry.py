@@ -356,14 +356,14 @@ class ClientRegistry:
 
     def _common_seeds(self, counted: AbstractSet[int], other: int) -> Iterator[tuple[int, bytes]]:
         """The counted clients that have a pairwise mask with an uncounted one, with its seed."""
-        gone, told = self.members[other], self._near(other, counted)
+        gone, neighbours = self.members[other], self._near(other, counted)
         if other in self.keys:
             key = X25519PrivateKey.from_private_bytes(self.keys[other])
             me, context = (other, gone.masking), self.round.context
-            for number in told:
+            for number in neighbours:
                 yield number, mask_seed(key, me, (number, self.members[number].masking), context)
         else:
-            for number in told:
+            for number in neighbours:
                 member = self.members[number]
                 kind = Kind.LAST_SEEDS if other in self.appealed else Kind.SEEDS
                 yield number, member.revealed(kind)[other]

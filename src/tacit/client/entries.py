@@ -347,17 +347,17 @@ class Receipt:
         >>> receipt.in_words()[1]
         'Nothing about your answer has left this device.'
         """
-        told = [f"For “{self.question}” you were given: {self.option}."]
+        sentences = [f"For “{self.question}” you were given: {self.option}."]
         for share in self.shares:
             fate = "was taken" if share.sent else share.rejected or "has not been taken yet"
             times = "once" if share.attempts == 1 else f"{share.attempts} times"
             alone = " Alone they say nothing about your answer." if len(self.shares) > 1 else ""
-            told.append(
+            sentences.append(
                 f"{share.size} encrypted bytes, SHA-256 {share.digest}, went to {share.address}, "
                 f"tried {times}: {fate}.{alone}"
             )
         if not self.shares:
-            told.append("Nothing about your answer has left this device.")
+            sentences.append("Nothing about your answer has left this device.")
         both = f"ε = {self.cost}" + (f" and δ = {float(self.delta):g}" if self.delta else "")
         spent = both if self.charged else "nothing"
-        return [*told, f"It costs {spent}; {ENDINGS[self.outcome]}."]
+        return [*sentences, f"It costs {spent}; {ENDINGS[self.outcome]}."]

@@ -52,7 +52,7 @@ class ContextForecast:
         Mean share of contexts in which the right option leads, and in which it is shown to be best.
     enough
         Fewest participants of those tried with which it leads in nine of ten contexts, or None.
-    gain, told
+    gain, detectable
         What choosing gains per participant over one option for all, and the gain from which on
         that is detected; None without an evaluation slice.
     """
@@ -70,7 +70,7 @@ class ContextForecast:
     shown: float
     enough: int | None
     gain: float
-    told: float | None
+    detectable: float | None
 
     def sentences(self) -> Iterator[str]:
         """The forecast in sentences."""
@@ -89,10 +89,10 @@ class ContextForecast:
             yield f"Of up to {SIZES[-1]:,} people no number that was tried is enough for 90%."
         else:
             yield f"The right option leads in 90% of contexts with about {self.enough:,} people."
-        if self.told is not None:
+        if self.detectable is not None:
             yield (
                 "Choosing by context is shown to be better than one option for everybody if it "
-                f"gains about {self.told:.3g} per person; here it could gain {self.gain:.3g}."
+                f"gains about {self.detectable:.3g} per person; here it could gain {self.gain:.3g}."
             )
 
 
@@ -116,7 +116,7 @@ def context_forecast(
     example = definition.experiment().mechanism.example()
     assert isinstance(example, StatisticSum)
     wide, low = float(definition.high - definition.low), float(definition.low)
-    told = [one[2] for one in played if one[2] is not None]
+    widths = [one[2] for one in played if one[2] is not None]
     size = int(definition.experiment().propose()[0].participants)
     return ContextForecast(
         noise=float(example.error(example.participants).stated.max()) * example.participants,
@@ -132,7 +132,7 @@ def context_forecast(
         shown=float(np.mean([one[1] for one in played])),
         enough=_enough(definition, world, {participants: right}, max(2, runs // FEWER)),
         gain=wide * float((world.single_option_regret or (0.0,))[0]),
-        told=wide * float(np.mean(told)) if told else None,
+        detectable=wide * float(np.mean(widths)) if widths else None,
     )
 
 
@@ -197,9 +197,9 @@ def _tried(
         led = means[features.options.index(answer.option)] >= means.max() - SAME
         right += led
         shown += led and answer.decision == "best"
-    told = [one.gain - one.low for one in learner.gains()]
+    widths = [one.gain - one.low for one in learner.gains()]
     count = max(1, len(answers))
-    return right / count, shown / count, max(told) if told else None
+    return right / count, shown / count, max(widths) if widths else None
 
 
 def _contexts(features: FeatureMap) -> list[dict[str, Any]]:

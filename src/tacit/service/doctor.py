@@ -241,8 +241,8 @@ def _limited(client: httpx.Client, url: str) -> Finding:
     """
     fix = "set limits.rate and limits.address_header in party.toml, and let the proxy "
     headers = {"X-Real-IP": CLAIMED, "X-Forwarded-For": CLAIMED}
-    told = client.get(f"{url}/healthz", headers=headers).headers.get("ratelimit", "")
-    found = re.search(r"pk=:([A-Za-z0-9+/=]*):", told)
+    policy = client.get(f"{url}/healthz", headers=headers).headers.get("ratelimit", "")
+    found = re.search(r"pk=:([A-Za-z0-9+/=]*):", policy)
     if found is None:
         fix += "write the client's address into that header"
         return Finding(url, "limits", BROKEN, "requests are not limited per address", fix)

@@ -33,7 +33,7 @@ class Child:
     parent.
     """
 
-    def __init__(self, words: list[str], log: Path, told: str = "", **environment: str) -> None:
+    def __init__(self, words: list[str], log: Path, stdin: str = "", **environment: str) -> None:
         self.log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -48,7 +48,7 @@ class Child:
             )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(told)
+            self._process.stdin.write(stdin)
             self._process.stdin.close()
 
     @property

@@ -106,11 +106,11 @@ def trim_memory() -> None:
     with its largest round. Systems without `mallopt` are left unchanged.
     """
     try:
-        told = ctypes.CDLL(None).mallopt
+        set_option = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
     for setting in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
-        told(setting, LARGE)
+        set_option(setting, LARGE)
 
 
 def freeze_objects() -> None:
