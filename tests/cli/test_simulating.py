@@ -258,6 +258,18 @@ def test_tables_fit_the_terminal_without_truncation(
         assert not {"regret_mean", "bits_per_user", "batches", "interrupted"} & set(out.split())
 
 
+def test_names_of_algorithms_are_listed_whole_with_what_is_deployable(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, _ = command("algorithms")
+    assert code == 0
+    last = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.strip()}
+    assert algorithms().keys() <= last.keys()
+    assert (last["successive-elimination"], last["dist-dp-se"]) == ("no", "yes")
+    assert last["private-med"] == "central"  # not central
+
+
 GUARDED = ("--means", "0.2,0.3,0.4", "--control-share", "0.2", "--horizon", "30000")
 RAIL = ("--guardrail", "errors", "--guardrail-means", "0.1,0.1,0.4")
 

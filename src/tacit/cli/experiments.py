@@ -5,6 +5,7 @@ Functions with annotated options; `tacit.cli` registers them as commands.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -290,8 +291,20 @@ def algorithms(as_json: Json = False) -> None:
     if as_json:
         print_json({"algorithms": entries})
         return
-    print_table(
-        "algorithms",
-        ["name", "family", "paper", "trust model", "guarantee", "deployable"],
-        [list(entry.values()) for entry in entries],
-    )
+    heads = ["name", "paper", "trust model", "guarantee", "deployable"]
+    for family in dict.fromkeys(entry["family"] for entry in entries):
+        rows = [
+            [entry["name"], entry["paper"], entry["trust"], entry["guarantee"], _live(entry)]
+            for entry in entries
+            if entry["family"] == family
+        ]
+        print_table(f"{family}: algorithms", heads, rows)
+    print_sentence("next", "tacit simulate --algorithm NAME --help")
+
+
+def _live(entry: Mapping[str, str]) -> str:
+    """Whether the live service runs an algorithm under its trust models."""
+    simulated = set(entry["trust"].split(", ")) - set(entry["deployable"].split(", "))
+    if not entry["deployable"]:
+        return "no"
+    return f"not {', '.join(sorted(simulated))}" if simulated else "yes"
