@@ -145,7 +145,8 @@ def test_an_interrupt_keeps_finished_cells_and_states_progress(tmp_path: Path) -
     assert process.returncode == 130
     cells = cells_in(out)
     assert 0 < len(cells) < 20_000
-    assert err.splitlines()[-1] == f"tacit: interrupted, {len(cells)} of 20000"
+    kept = f"{len(cells)} of 20000 cells are kept"
+    assert err.splitlines()[-1] == f"tacit: interrupted, {kept}; the same command goes on"
     until(lambda: group(process.pid) == [])
 
 

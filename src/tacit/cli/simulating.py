@@ -389,10 +389,10 @@ def format_lift(row: dict[str, Any]) -> str:
     return f"{middle} ({row['lift_low']:+.0%} – {high})"
 
 
-def exit_after_interrupt(interrupted: bool, done: int, asked: int) -> None:
+def exit_after_interrupt(interrupted: bool, done: int, asked: int, then: str = "") -> None:
     """After an interrupt, print the progress on standard error and exit with 130."""
     if interrupted:
-        typer.echo(f"tacit: interrupted, {done} of {asked}", err=True)
+        typer.echo(f"tacit: interrupted, {done} of {asked}{then}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 

@@ -140,7 +140,8 @@ def print_outcome(swept: SweepOutcome, where: Path, as_json: bool) -> None:
         if swept.file is not None:
             print_sentence("results", str(swept.file))
             print_sentence("report", f"tacit report {shlex.quote(str(where))}")
-    exit_after_interrupt(swept.interrupted, done, cells)
+    then = " cells are kept; the same command goes on"
+    exit_after_interrupt(swept.interrupted, done, cells, then)
     _failed(swept.failures)
 
 
