@@ -80,7 +80,6 @@ SOON = 0.3  # seconds between looks whether rounds are open, or over
 LONGEST = 300.0  # seconds of one experiment
 WORK: tuple[tuple[Any, str], ...] = (
     (two_servers, "prepare_collector"),
-    (two_servers, "accept"),
     (AggregatorContext, "prepare"),
     (AggregatorContext, "commitment"),
     (AggregatorContext, "endorse"),
@@ -88,8 +87,7 @@ WORK: tuple[tuple[Any, str], ...] = (
     (local, "endorse_local"),
     (shuffler, "prepare_party"),
     (shuffler, "bind"),
-    (shuffler, "endorse_description"),
-    (shuffler, "accept"),
+    (shuffler, "endorse"),
     (masking, "prepare_server"),
     (MaskingServer, "endorse"),
     (contract, "accept"),
