@@ -21,7 +21,8 @@ from tests.service.deployed import definition_of
 from tests.service.served import TOKEN, Joined, Threads, served, wait_for
 
 from tacit.aggregation.two_servers import split
-from tacit.cli.operating import party_client
+from tacit.cli.operating import SelectedExperiment, party_client
+from tacit.cli.running import print_status
 from tacit.client import Device, Ledger, Pins
 from tacit.keyfiles import load_signing_keys
 from tacit.service.admin import PartyClient
@@ -543,3 +544,19 @@ def test_a_coordinators_answers_cannot_control_the_helpers_terminal(
     code, out, err = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
     assert (code, out) == (2, "")
     assert not re.search(r"[\x1b\x9b\u202e]", err)
+
+
+def test_status_explains_rounds_that_wait_for_a_helper(capsys: pytest.CaptureFixture[str]) -> None:
+    people = {"asked": 0, "reported": 0, "served": 0, "planned": 600}
+    round_ = {"number": 0, "option": "Hi", "places": 39, "given": 0, "reports": None, "closes": 0}
+    for stage, waits in (("preparing", True), ("open", False)):
+        said: dict[str, Any] = {
+            "question": "Which?",
+            "state": "running",
+            "digest": "ab",
+            "ended": None,
+        }
+        said |= {"contexts": None, "linear": False, "people": people}
+        print_status(said | {"rounds": [round_ | {"stage": stage}]}, SelectedExperiment())
+        out = " ".join(capsys.readouterr().out.split())
+        assert ("wait for a helper that does not answer: tacit doctor" in out) == waits

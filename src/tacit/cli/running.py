@@ -137,10 +137,10 @@ def status(which: SelectedExperiment, as_json: Json = False) -> None:
 
     Example: tacit experiment status --config coordinator/party.toml
     """
-    _print_answer("status", which, as_json, lambda said: _print_status(said, which))
+    _print_answer("status", which, as_json, lambda said: print_status(said, which))
 
 
-def _print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
+def print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
     """Print the state of an experiment and its rounds."""
     participants = said["people"]
     print_sentence("experiment", f"{said['question']} ({said['state']})")
@@ -178,6 +178,11 @@ def _print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
     print()
     heads = ["round", "option", "stage", "slots", "assigned", "reports", "closes (UTC)"]
     print_table(f"last rounds, of {len(said['rounds'])}", heads, rounds)
+    if said["state"] == "running" and {row["stage"] for row in said["rounds"]} == {"preparing"}:
+        print_sentence(
+            "note",
+            "rounds that stay in preparation wait for a helper that does not answer: tacit doctor",
+        )
     command = _NEXT.get(said["state"], "tacit experiment estimates")
     print_sentence("next", command if said["state"] == "unsigned" else f"{command}{which}")
 
