@@ -86,7 +86,7 @@ def test_proofs_need_two_servers() -> None:
         ("local", {"delta": "0.001"}, 'delta is "0.001": must be 0 with trust local'),
         ("local", {"helper_address": "https://h.example"}, "trust local has no helper: delete it"),
         ("two-servers", {"helper_key": None}, "helper.key is missing; add it"),
-        ("shuffler", {"dishonest": "80%"}, "must be less than 4/5"),
+        ("shuffler", {"dishonest": "80%"}, "must be less than 0.8, as people.missing is 0.2"),
         ("shuffler", {"delta": 0}, "must be above 0, such as 0.000001"),
         (
             "secure-aggregation",

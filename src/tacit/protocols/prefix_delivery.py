@@ -81,7 +81,7 @@ class Presence:
     same silo and batch then depends on earlier ones, so one visit may move every record of that
     silo's batch. Otherwise a visit moves its own record only.
 
-    >>> Presence(visits=2).records(silos=3, people=25), Presence(eager=True).records(3, 25)
+    >>> Presence(visits=2).records(silos=3, participants=25), Presence(eager=True).records(3, 25)
     ([(2,), (1, 1)], [(25,)])
     """
 

@@ -236,7 +236,8 @@ def check_honest_left(part: Fraction, info: ValidationInfo) -> Fraction:
     check_shared_noise(part, info)
     missing = info.data.get("missing", Fraction(0))
     if part + missing >= 1:
-        raise InvalidValue(f"less than {shown(1 - missing)}, what people.missing leaves")
+        rest = shown(1 - missing)
+        raise InvalidValue(f"less than {rest}, as people.missing is {shown(missing)}")
     return part
 
 
