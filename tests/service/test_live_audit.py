@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.cli.commands import Command, rejected, result
 from tests.cli.conftest import command
@@ -13,11 +15,19 @@ from tests.service.served import TOKEN, Member, member, running
 
 from tacit.errors import TacitError
 from tacit.noise.release_test import Fault
-from tacit.service.admin import PartyClient
+from tacit.service.admin import PartyClient, publish_experiment
 from tacit.service.audit.counterpart import KeyedParty, counterpart, no_noise
-from tacit.service.audit.deployment import AuditSettings, DeploymentAudit, audit_deployment
+from tacit.service.audit.deployment import (
+    AuditSettings,
+    DeploymentAudit,
+    audit_deployment,
+    definition_of,
+)
+from tacit.service.audit.participants import Participants
 from tacit.service.demo.children import free_port
 from tacit.service.http.serve import application
+from tacit.service.schema import Stage
+from tacit.terms import Pinned
 from tacit.trust import TrustModel
 
 __all__ = ["command"]
@@ -65,6 +75,34 @@ def audited(
         own = f"127.0.0.1:{free_port()}"
         helper = stack.enter_context(counterpart("helper", told.path.parent / "own", own))
     return audit_deployment(settings, PartyClient(told.url, TOKEN), helper)
+
+
+@pytest.mark.extended
+def test_a_device_whose_round_ended_before_its_report_does_not_end_the_audit(
+    tmp_path: Path,
+) -> None:
+    async def late(coordinator: PartyClient, digest: str) -> tuple[int, int]:
+        published = coordinator.terms(digest)
+        pinned = Pinned(published.terms, published.signatures, published.terms.keys)
+        async with httpx.AsyncClient() as http:
+            devices = Participants(pinned, {published.terms.leader: coordinator.url}, http)
+            while (running := await devices.join()) is None:
+                await asyncio.sleep(0.1)
+            coordinator.post(f"/experiments/{digest}/stop")
+            while True:
+                rounds = coordinator.get(f"/experiments/{digest}/status")["rounds"]
+                if all(one["stage"] == Stage.ABORTED for one in rounds):
+                    break
+                await asyncio.sleep(0.1)
+            await devices.report(running)
+            return devices.reported, len(devices.rounds)
+
+    with ExitStack() as stack:
+        coordinator = PartyClient(served(stack, tmp_path).url, TOKEN)
+        definition = definition_of(AuditSettings(TrustModel.LOCAL), None)
+        short = definition.replace('joining = "1 minute"', 'joining = "3 seconds"')
+        digest = publish_experiment(coordinator, short, None)
+        assert asyncio.run(late(coordinator, digest)) == (0, 1)
 
 
 @pytest.mark.extended

@@ -27,6 +27,7 @@ ATTEMPTS = 40  # of a request that a party asks to repeat
 LONGEST_WAIT = 5.0  # seconds between them
 STAGES = 200  # questions for further messages at most
 AGAIN = (429, 503)
+OVER = (404, 410)  # a party that ended a round no longer knows it
 
 
 class Participants:
@@ -62,8 +63,8 @@ class Participants:
         path = f"/rounds/{running.identity.hex()}/reports/{running.slot.number}"
         for role, content in self._reporter.encode(running).items():
             answer = await self.request("PUT", self._addresses[role] + path, content=content)
-            if answer.status_code == 410:
-                return  # the round closed before this report
+            if answer.status_code in OVER:
+                return  # the round ended before this report
             _document(answer)
         self.reported += 1
 
