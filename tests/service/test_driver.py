@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 
 from tacit.errors import Unavailable
+from tacit.service.http import driver
 from tacit.service.http.driver import LONGEST, SHORTEST, Driver, backoff
 
 
@@ -77,6 +78,27 @@ def test_a_failing_step_is_retried_and_counted(caplog: pytest.LogCaptureFixture)
     assert told == [1, 1]
     assert "secret" not in caplog.text
     assert "the helper is away" in caplog.text
+
+
+def test_devices_that_wait_for_a_stage_do_not_wait_for_the_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An experiment that always fails kept those of all others waiting for up to half a minute."""
+    monkeypatch.setattr(driver, "backoff", lambda _failures: 600.0)
+    monkeypatch.setattr(driver, "FAILED", 0.3)
+    steps = Steps(0.0)
+
+    def step() -> float:
+        steps()
+        raise ZeroDivisionError
+
+    with driving(step) as one:
+        assert steps.taken.acquire(timeout=60)
+        one.notify(hurry=True)
+        assert steps.taken.acquire(timeout=60)
+        one.notify()
+        assert not steps.taken.acquire(timeout=0.6)
+    assert min(gaps(steps)) >= 0.3
 
 
 def test_retry_pauses_grow_up_to_a_bound() -> None:

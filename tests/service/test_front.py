@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tacit.errors import Unavailable
 from tacit.service.config import Limits
 from tacit.service.errors import Unknown
 from tacit.service.http import bodies
-from tacit.service.http.bodies import BodyRules, ExpectedBody
+from tacit.service.http.bodies import BodyRules, ExpectedBody, Sender
 from tacit.service.http.limits import MOST_ADDRESSES, TokenBuckets
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.middleware import LimitsMiddleware
@@ -130,6 +130,29 @@ def test_the_total_size_of_large_bodies_is_bounded() -> None:
             pass
     with rules.holding(ExpectedBody(100)):
         pass
+
+
+def test_large_bodies_of_one_experiment_keep_out_no_calls_and_no_other_experiment() -> None:
+    """Strangers who take slots where admission is open begin as many reports as they have slots."""
+    rules = front(Limits(admin_bytes=10, call_bytes=100))._bodies
+
+    def report(size: int, experiment: bytes, slot: int) -> AbstractContextManager[None]:
+        return rules.holding(
+            ExpectedBody(size, sender=lambda _: Sender(experiment, bytes(16), slot))
+        )
+
+    with ExitStack() as held:
+        for slot in range(3):
+            held.enter_context(report(25, b"first", slot))
+        with pytest.raises(Unavailable, match="another large call"):
+            held.enter_context(report(25, b"first", 3))
+        held.enter_context(rules.holding(ExpectedBody(100)))
+        held.enter_context(report(25, b"second", 0))
+        with pytest.raises(Unavailable, match="another large call"):
+            held.enter_context(report(11, b"third", 0))
+    with report(100, b"first", 0):
+        pass
+    assert not rules._held
 
 
 def test_a_stalled_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

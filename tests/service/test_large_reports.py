@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from tests.service.fronted import Fronted, fronted, small
-from tests.service.test_deployed_hostile import Guest, Scene
+from tests.service.test_deployed_hostile import Guest, Scene, asked, begun, session_of
+from tests.service.test_deployed_hostile import said as stage_message
 
 from tacit.aggregation.two_servers import SLOT
+from tacit.client.trust_models.masking import _answer
 from tacit.service.config import Limits
 from tacit.service.http.bodies import FRONT
 from tacit.service.http.middleware import LimitsMiddleware
@@ -40,7 +42,9 @@ def served(one: Fronted, role: int, scene: Scene) -> LimitsMiddleware:
 
 
 @contextmanager
-def unfinished(app: LimitsMiddleware, path: str, said: bytes, first: bytes) -> Iterator[list[int]]:
+def unfinished(
+    app: LimitsMiddleware, path: str, said: bytes, first: bytes, slot: bytes = b""
+) -> Iterator[list[int]]:
     """A request whose body does not end; the statuses of the answer, if there is one."""
     statuses: list[int] = []
     loop = asyncio.new_event_loop()
@@ -50,7 +54,10 @@ def unfinished(app: LimitsMiddleware, path: str, said: bytes, first: bytes) -> I
         "method": "PUT",
         "path": path,
         "query_string": b"",
-        "headers": [(b"content-length", str(len(said)).encode())],
+        "headers": [
+            (b"content-length", str(len(said)).encode()),
+            *([(b"tacit-slot", slot.hex().encode())] if slot else []),
+        ],
         "client": ("192.0.2.1", 1),
     }
 
@@ -86,11 +93,11 @@ def test_large_unauthenticated_bodies_block_no_report(scene: Scene) -> None:
     victim, *others = scene.guests
     role, said = first_sent(victim)
     app = served(scene.one, role, scene)
-    for begun in (bytes(FRONT), said[: SLOT.size], other_token(said)):
+    for first in (bytes(FRONT), said[: SLOT.size], other_token(said)):
         with (
-            unfinished(app, victim.path, said, begun),
-            unfinished(app, victim.path, said, begun),
-            unfinished(app, victim.path, said, begun),
+            unfinished(app, victim.path, said, first),
+            unfinished(app, victim.path, said, first),
+            unfinished(app, victim.path, said, first),
         ):
             assert scene.put(role, others[0].path, others[0].sent[role]) == 204
     scene.all_released()
@@ -128,3 +135,28 @@ def test_a_report_beyond_the_size_of_other_requests_needs_its_token_first(scene:
         scene.one.configs = [one.model_copy(update={"limits": limits}) for one in scene.one.configs]
         scene.one.restart()
         assert scene.put(role, scene.guests[0].path, other_token(said) + said[FRONT:]) == status
+
+
+@pytest.mark.parametrize("admin", [2 * FRONT, 1 << 19])
+def test_a_slot_sends_one_stage_message_at_a_time(tmp_path: Path, admin: int) -> None:
+    """One slot had all stage messages answered with 503, or small ones fill memory."""
+    with fronted(small("secure-aggregation"), tmp_path) as one:
+        scene = Scene(one)
+        begun(scene)
+        first, second, *_ = scene.guests
+        content = {id(guest): next_answer(scene, guest) for guest in (first, second)}
+        size = one.coordinator.staged(first.running.identity).largest_answer
+        limits = Limits(rate=0, request_bytes=FRONT, admin_bytes=admin, call_bytes=3 * size)
+        one.configs = [config.model_copy(update={"limits": limits}) for config in one.configs]
+        one.restart()
+        path = f"/rounds/{first.running.identity.hex()}/messages"
+        app, said = served(one, 0, scene), content[id(first)]
+        about = app, path, said, said[:1], first.running.slot.encode()
+        with unfinished(*about) as begin, unfinished(*about) as again, unfinished(*about) as third:
+            assert (begin, again, third) == ([], [503], [503])
+            assert stage_message(scene, second, content[id(second)]) == 204
+        assert stage_message(scene, first, said) == 204
+
+
+def next_answer(scene: Scene, guest: Guest) -> bytes:
+    return _answer(session_of(scene, guest), asked(scene, guest, 0))

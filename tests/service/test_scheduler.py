@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from tests.service.deployed import definition_of, deployed
+from tests.service.fronted import small
 from tests.service.pairs import Pair, sqlite_pair
 
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.service import answers, coordinator, round_scheduler
-from tacit.service.schema import ExperimentRow, Stage
+from tacit.service.schema import LIVE, ExperimentRow, Stage
 from tacit.terms import Terms
 
 
@@ -94,6 +95,21 @@ def reported(pair: Pair) -> bytes:
     pair.report(digest, pair.participants(digest, slots), lambda _option: 1)
     pair.coordinator.pause(digest)
     return digest
+
+
+class Dropped(dict[bytes, int]):
+    """Counts that a step drops as soon as a commit has found them."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+
+def test_a_count_that_a_step_drops_during_a_commit_rejects_no_report(pair: Pair) -> None:
+    """The reports of a whole group were stored, and answered as not stored."""
+    digest = pair.begin()
+    pair.step(1)
+    pair.coordinator._missing = Dropped()
+    pair.report(digest, pair.participants(digest, 2), lambda _option: 1)
 
 
 @pytest.mark.parametrize("answer", ["status", "estimates", "export", "view", "public"])
@@ -191,6 +207,21 @@ def test_an_error_of_one_experiments_algorithm_stalls_no_other(
     stages = [{row.stage for row in found if row.terms == digest} for digest in digests]
     assert after in stages[1]
     assert after not in stages[0]
+
+
+def test_a_damaged_key_file_of_one_round_stalls_no_other_at_the_helper(tmp_path: Path) -> None:
+    with deployed(small("shuffler"), tmp_path) as one:
+        one.step(2)
+        one.restart()
+        assert one.helper is not None
+        rows = one.helper.rounds(Stage.OPEN)
+        (damaged,) = tmp_path.glob(f"keys1/*{rows[0].identity.hex()}.record")
+        damaged.write_bytes(b"\xff")
+        one.clock.now += 10_000_000
+        for _ in range(2):
+            with pytest.raises(ValueError, match="255"):
+                one.helper.step()
+        assert [row.identity for row in one.helper.rounds(*LIVE)] == [rows[0].identity]
 
 
 def test_a_round_is_replaced_by_compare_and_swap(pair: Pair) -> None:

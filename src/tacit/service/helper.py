@@ -129,12 +129,22 @@ class Helper(ServerParty[HelperEngine]):
         """Close due rounds and abort those past their grace period, by this helper's clock.
 
         Only rounds of experiments that this process leads are advanced. Returns the seconds until
-        the next call is worthwhile.
+        the next call is worthwhile. An unexpected error of a round is raised once all others have
+        advanced.
         """
         rows = [(self.lineage(row.terms), row) for row in self.live_rounds(*LIVE)]
         mine = leads({lineage for lineage, _ in rows})
-        waits = (advance_round(self._advance, row) for lineage, row in rows if lineage in mine)
-        return min([PAUSE if len(mine) == len({one for one, _ in rows}) else FOLLOWING, *waits])
+        waits = [PAUSE if len(mine) == len({one for one, _ in rows}) else FOLLOWING]
+        failed: list[Exception] = []
+        for lineage, row in rows:
+            try:
+                if lineage in mine:
+                    waits.append(advance_round(self._advance, row))
+            except Exception as problem:  # such as one of a damaged key file
+                failed.append(problem)
+        if failed:
+            raise failed[0]
+        return min(waits)
 
     def _advance(self, row: RoundRow) -> float:
         """Advance one round; the seconds until its next step."""

@@ -254,11 +254,12 @@ class ServerParty(ABC, Generic[Engine]):
             raise Rejected(f"the report is for slot {share.slot}: the path names slot {slot}")
         return CheckedReport(identity, server, share, self._invited(server, invitation))
 
-    def check_sender(self, identity: bytes, slot: int, begun: bytes) -> None:
-        """Reject a report without the token of this slot in its first bytes."""
+    def check_sender(self, identity: bytes, slot: int, begun: bytes) -> ServedRound:
+        """The round of a report; rejects one without the token of this slot in its first bytes."""
         server = self.server(identity)
         at = server.slot_at
         check_token(server, ReportSlot(slot, begun[at : at + SLOT.size][-TOKEN_SIZE:]))
+        return server
 
     def _invited(self, server: ServedRound, invitation: str | None) -> bytes:  # noqa: ARG002
         """The digest of the invitation that a report needs here; empty for none."""
@@ -282,8 +283,8 @@ class ServerParty(ABC, Generic[Engine]):
             reports = zip(waiting, rejections, strict=True)
             stored = transaction.keep_shares([one.row() for one, no in reports if no is None])
         for one in waiting:
-            if one.identity in self._missing:
-                self._missing[one.identity] -= 1
+            if (missing := self._missing.get(one.identity)) is not None:  # the scheduler drops it
+                self._missing[one.identity] = missing - 1
         return [
             rejection or one.compare(stored.get((one.identity, one.share.name)))
             for one, rejection in zip(waiting, rejections, strict=True)

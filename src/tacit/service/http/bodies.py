@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope
@@ -46,17 +48,27 @@ class BodyError(Exception):
             self.headers["www-authenticate"] = "Bearer"
 
 
+class Sender(NamedTuple):
+    """Who sends a report or a stage message: a slot in a round of an experiment."""
+
+    experiment: bytes
+    round: bytes
+    slot: int
+
+
 @dataclass(frozen=True)
 class ExpectedBody:
     """The size of a body, at most or `exact`, and its SHA-256 digest if that is signed.
 
     `sender` names the sender of a report by its first `FRONT` bytes, and rejects strangers.
+    `known` is the sender where headers name it.
     """
 
     size: int
     exact: bool = False
     digest: bytes | None = None
-    sender: Callable[[bytes], object] | None = None
+    sender: Callable[[bytes], Sender] | None = None
+    known: Sender | None = None
 
     def check_size(self, size: int, *, whole: bool) -> None:
         """Raise `BodyError` for a size, declared (`whole`) or received so far."""
@@ -157,12 +169,12 @@ class BodyRules:
         is_admin: Callable[[str], bool],
         check: CallCheck | None = None,
         answer: Callable[[Scope, Headers], Awaitable[ExpectedBody | None]] | None = None,
-        sender: Callable[[Scope, bytes], object] | None = None,
+        sender: Callable[[Scope, bytes], Sender] | None = None,
     ) -> None:
         self._limits, self._report, self._is_admin, self._check = limits, report, is_admin, check
         self._answer, self._sender = answer, sender
-        self._held = 0
-        self._senders: set[object] = set()
+        self._held = Counter[bytes]()  # bytes by experiment; those of calls under an empty name
+        self._senders: set[Sender] = set()
 
     async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
         """The body to read; raise `TacitError` for a request that is rejected without it."""
@@ -173,7 +185,8 @@ class BodyRules:
                 named = partial(self._sender, scope) if self._sender and large else None
                 return ExpectedBody(size, exact=True, sender=named)
             if self._answer is not None and (stage := await self._answer(scope, headers)):
-                return stage
+                large = stage.size > self._limits.request_bytes
+                return stage if large else replace(stage, known=None)
         if method == "POST" and self._check is not None and _CALLS.fullmatch(path):
             return await self._call(scope, self._check, headers)
         if method == "POST" and _ADMIN.fullmatch(path):
@@ -201,24 +214,36 @@ class BodyRules:
         return ExpectedBody(found.length, exact=True, digest=found.digest)
 
     def holding(self, expected: ExpectedBody, begun: bytes = b"") -> AbstractContextManager[None]:
-        """Bound the large bodies in memory: together at most the largest call.
+        """Bound the large bodies in memory: together at most the largest call, and as many calls.
 
-        A sender of reports has one at a time, so that strangers and single slots keep nobody out.
+        A slot sends one at a time, and an experiment leaves a quarter to others: so strangers,
+        single slots and the slots of one experiment keep nobody else out.
         """
         size = expected.size if expected.size > self._limits.admin_bytes else 0
-        if expected.sender is not None:
-            return self._holding(size, expected.sender(begun))
-        return self._holding(size) if size else nullcontext()
+        sender = expected.known if expected.sender is None else expected.sender(begun)
+        return self._holding(size, sender) if size or sender else nullcontext()
 
     @contextmanager
-    def _holding(self, size: int, sender: object = None) -> Iterator[None]:
-        if self._held + size > self._limits.call_bytes or sender in self._senders:
+    def _holding(self, size: int, sender: Sender | None) -> Iterator[None]:
+        name = b"" if sender is None else sender.experiment
+        if not self._fits(name, size) or sender in self._senders:
             raise Unavailable("another large call is in progress: retry later")
-        self._held += size
+        self._held[name] += size
         if sender is not None:
             self._senders.add(sender)
         try:
             yield
         finally:
-            self._held -= size
-            self._senders.discard(sender)
+            self._held[name] -= size
+            if not self._held[name]:
+                del self._held[name]
+            if sender is not None:
+                self._senders.discard(sender)
+
+    def _fits(self, name: bytes, size: int) -> bool:
+        """Whether a body of an experiment, or of a call, fits into memory with the others."""
+        own, most = self._held[name], self._limits.call_bytes
+        if not name:
+            return own + size <= most
+        together = self._held.total() - self._held[b""]
+        return together + size <= most and (not own or 4 * (own + size) <= 3 * most)

@@ -1,7 +1,8 @@
 """Background thread that advances a party: it runs the next step when due or when notified.
 
 A failed step is retried forever with exponential backoff. A temporary outage of the database or the
-helper therefore loses nothing.
+helper therefore loses nothing. Rounds whose devices wait are stepped every second all the same: one
+experiment that fails does not keep them waiting.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tacit.service.http.logs import traced
 
 LOG = logging.getLogger("tacit.service")
 SHORTEST = 0.2  # minimum seconds between steps
+FAILED = 1.0  # minimum seconds until the next step after a failed one, if somebody waits for it
 LONGEST = 30.0  # maximum seconds between steps
 SHARE = 16  # after a step, ignore notifications for this many times its CPU time
 
@@ -76,7 +78,7 @@ class Driver:
             share = SHARE * (time.thread_time() - computed)
             rest = min(max(SHORTEST, share), LONGEST) if not failures else wait
             pause = min(rest, wait)
-            short = pause if failures else min(pause, max(SHORTEST, taken))
+            short = min(pause, max(FAILED if failures else SHORTEST, taken))
             if self._stop.wait(short) or self._hurry.wait(pause - short):
                 continue
             if wait > rest:

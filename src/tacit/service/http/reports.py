@@ -21,7 +21,7 @@ from starlette.types import Scope
 from tacit.errors import Rejected, TacitError
 from tacit.service.assignment import Ticket
 from tacit.service.coordinator import Coordinator
-from tacit.service.http.bodies import CALL_SCOPE
+from tacit.service.http.bodies import CALL_SCOPE, Sender
 from tacit.service.http.calls import CallHeader
 from tacit.service.http.models import TicketRequest
 from tacit.service.http.stages import Template
@@ -82,11 +82,11 @@ class ReportRoute:
         scope[REPORT_SCOPE] = identity, int(where[2])
         return self._party.server(identity).report_size
 
-    def sender(self, scope: Scope, begun: bytes) -> object:
+    def sender(self, scope: Scope, begun: bytes) -> Sender:
         """Round and slot of a report, if its first bytes contain the slot's token."""
-        named: tuple[bytes, int] = scope[REPORT_SCOPE]
-        self._party.check_sender(*named, begun)
-        return named
+        identity, slot = scope[REPORT_SCOPE]
+        server = self._party.check_sender(identity, slot, begun)
+        return Sender(server.round.binding.terms, identity, slot)
 
     async def _fetched(self, identity: bytes) -> None:
         """Wait until a round is loaded.

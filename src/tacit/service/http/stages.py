@@ -26,7 +26,7 @@ from tacit.aggregation.two_servers import ReportSlot
 from tacit.errors import Rejected, Unavailable
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Gone
-from tacit.service.http.bodies import ExpectedBody, Headers
+from tacit.service.http.bodies import ExpectedBody, Headers, Sender
 from tacit.service.http.driver import Driver
 from tacit.service.http.problems import responses
 from tacit.service.http.writer import GroupWriter
@@ -117,8 +117,10 @@ class StageRoute:
         if where is None:
             return None
         identity = bytes.fromhex(where[1])
-        about = partial(staged, self._coordinator, identity, slot_of(headers))
-        return ExpectedBody((await self._quickly(identity, about)).largest_answer)
+        slot = slot_of(headers)
+        served = await self._quickly(identity, partial(staged, self._coordinator, identity, slot))
+        sender = Sender(served.round.binding.terms, identity, slot.number)
+        return ExpectedBody(served.largest_answer, known=sender)
 
     async def _quickly(self, identity: bytes, work: Callable[[], Found]) -> Found:
         """The result of work that needs the database only if the round is not loaded."""
