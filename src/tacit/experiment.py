@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.assumptions import Protects
+from tacit.assumptions import Declared, Protects
 from tacit.bandits.arms.managed import Managed
 from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.bandits.contextual.silos import SiloLearner
@@ -42,7 +42,8 @@ from tacit.bandits.guardrail import Guard, Guardrail
 from tacit.bandits.sample_ratio import SampleRatio
 from tacit.errors import TacitError, probability, require
 from tacit.names import is_own
-from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
+from tacit.privacy import Arithmetic, Guarantee, Guaranteed, KnownPerRound
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism, Releases, check_round
 from tacit.types import ArmSummary, Estimate, PublishedAssignment, Round
@@ -128,7 +129,26 @@ class Experiment:
         That of a protocol from outside tacit is checked first, and never counts as exact
         (`Mechanism.printed`).
         """
-        return Mechanism.printed(self.mechanism)
+        return self.printed()
+
+    def printed(self, found: Guarantee | None = None) -> Guarantee | None:
+        """The guarantee as shown to readers.
+
+        Parameters
+        ----------
+        found : Guarantee, optional
+            The guarantee found round by round, if that of the whole run is not known beforehand.
+
+        Returns
+        -------
+        Guarantee or None
+            `Mechanism.printed`; unchecked where a learner from outside tacit states how far one
+            participant moves the sums.
+        """
+        shown = Mechanism.printed(self.mechanism, found)
+        if shown is None or not isinstance(self.mechanism, Releases) or is_own(type(self.learner)):
+            return shown
+        return state_arithmetic(shown, Arithmetic.UNSTATED).assuming(Declared())
 
     @property
     def finished(self) -> bool:

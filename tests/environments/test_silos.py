@@ -5,13 +5,17 @@ official form.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from tacit.bandits.contextual.federated import FederatedLinUCB
+from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.environments.lasso import lasso
 from tacit.environments.silos import Synthetic, columns_of, read_ranking
 from tacit.errors import TacitError
+from tacit.types import Floats
 
 
 def write_fold(path: Path, queries: int = 24, seed: int = 0) -> Path:
@@ -53,6 +57,25 @@ def test_seeds_reproduce_and_noise_has_the_stated_deviation() -> None:
     np.testing.assert_array_equal(one.parameter, other.parameter)
     rewards = one.rewards(np.full(20_000, 0.5), np.random.default_rng(0))
     assert rewards.std() == pytest.approx(0.25, rel=0.03)
+
+
+class Long(Synthetic):
+    """Features of length 10 from outside, stated to be within bounds."""
+
+    bounded: ClassVar[bool] = True
+
+    def contexts(self, rng: np.random.Generator) -> Floats:
+        return 10 * super().contexts(rng)
+
+
+def test_features_from_outside_are_checked_whatever_their_class_states() -> None:
+    """Reports moved by a hundred times the sensitivity of their guarantee."""
+    rng = np.random.default_rng(0)
+    (round_,) = FederatedLinUCB(4, 5, 10, 10).propose()
+    assert isinstance(round_.assignment, LinUCBPolicy)
+    world = Long(4, 3, Synthetic.draw(4, 5, 3, rng).parameter)
+    with pytest.raises(TacitError, match="a feature vector has norm 10"):
+        world.serve(round_.assignment.start(4), rng)
 
 
 def test_a_ranking_is_distributed_among_the_silos(tmp_path: Path) -> None:

@@ -807,6 +807,10 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("protocols/mechanism.py", "_checked", (checks,), MECHANISM),
     Target(
+        "protocols/mechanism.py", "_checked", (swap("is_own(mechanism.make)", "True"),), MECHANISM
+    ),
+    Target("protocols/mechanism.py", "check_round", (checks,), MECHANISM),
+    Target(
         "protocols/mechanism.py",
         "Mechanism.printed",
         (
@@ -1054,6 +1058,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/prefix_sums.py", "PrefixSums.encoder", (swap("self.of(silo)", "self"),), BUDGETS
     ),
+    Target("protocols/factorization.py", "Factorization.__post_init__", (checks,), PREFIX),
     Target(
         "protocols/factorization.py",
         "Factorization.movement",
@@ -2028,8 +2033,11 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "experiment.py",
-        "Experiment.guarantee",
-        (swap("Mechanism.printed(self.mechanism)", "self.mechanism.guarantee"),),
+        "Experiment.printed",
+        (
+            swap("Mechanism.printed(self.mechanism, found)", "self.mechanism.guarantee"),
+            swap("is_own(type(self.learner))", "True"),
+        ),
         MECHANISM,
     ),
     Target("protocols/statistic_sums.py", "_drawn", (noise,), (*NOISE_OF_SUMS, *STATISTICS)),
@@ -2050,6 +2058,7 @@ TARGETS: tuple[Target, ...] = (
         (*NOISE_OF_SUMS, *STATISTICS),
     ),
     Target("protocols/slice_mechanism.py", "SliceMechanism.__post_init__", (checks,), SLICES),
+    Target("protocols/slice_mechanism.py", "SliceMechanism.open", (checks,), SLICES),
     Target(
         "protocols/slice_mechanism.py",
         "SliceMechanism._outsiders",
@@ -2438,7 +2447,10 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/mechanism.py",
         "PerRound.__post_init__",
-        (swap("isinstance(self.privacy, Guaranteed)", "False"),),
+        (
+            swap("isinstance(self.privacy, Guaranteed)", "False"),
+            swap("small is None and is_own(self.make)", "False"),
+        ),
         MECHANISM,
     ),
     Target("protocols/mechanism.py", "PerRound._check_target", (checks,), MECHANISM),

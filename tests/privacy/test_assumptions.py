@@ -532,6 +532,29 @@ def test_mixed_releases_lose_more_than_equal_ones() -> None:
         weakest(stated)
 
 
+def test_converted_guarantees_of_several_participations_name_their_accounting() -> None:
+    """Two mixed releases have epsilon 8.21 by their divergences, two alike 7.77 at most."""
+    pure = RenyiDP.of(lambda order: PureDP(3.0).renyi(order))
+    bell = RenyiDP.of(lambda order: 0.5 * order)
+    stated = [one.repeat(2).to_approximate(1e-6) for one in (pure, bell)]
+    mixed = compose([pure, bell]).to_approximate(1e-6)
+    assert mixed.epsilon > 1.05 * max(one.epsilon for one in stated)
+    with pytest.raises(TacitError, match="composing equal releases"):
+        weakest(stated)
+    added = compose([PureDP(1.0)] * 2)
+    converted = compose([ConcentratedDP(0.03)] * 2).to_approximate(1e-6)
+    both = RenyiDP.of(lambda order: PureDP(1.0).renyi(order) + 0.03 * order).epsilon_at(1e-6)
+    assert both > 1.05 * max(added.epsilon_at(1e-6), converted.epsilon)
+    with pytest.raises(TacitError, match="by different methods, which do not compose"):
+        weakest([added, converted])
+    meter = Odometer(ApproximateDP(5.0, 1e-6))
+    meter.spend(PureDP(0.5), times=2)
+    with pytest.raises(TacitError, match="by different methods, which do not compose"):
+        weakest([added, meter.spent()])
+    once = [one.to_approximate(1e-6) for one in (pure, bell)]
+    assert weakest(once) is not None
+
+
 def test_joint_assumptions_keep_the_strongest() -> None:
     ones = [DishonestAtMost(Scope.ROUND, count) for count in (3, 1, 2)]
     assert together(ones) == {ROUND}

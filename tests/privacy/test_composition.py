@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from tacit.assumptions import (
+    Accounting,
     CompleteGroups,
     DishonestAtMost,
     DistinctRounds,
+    Method,
     MetricsPerParticipation,
     Scope,
 )
@@ -396,7 +398,9 @@ def test_composition_counts_participations_and_keeps_assumptions() -> None:
         meter.spend(privacy_loss(DiscreteLaplace(100), 1))
         spent = meter.spent()
         assert spent.participations == 7
-        assert spent.assumptions == {asked, half, DistinctRounds()}
+        order = Fraction(str(meter.order)) if adaptive else Fraction(0)
+        how = Accounting(Method.RENYI if adaptive else Method.LOSS, 7, order)
+        assert spent.assumptions == {asked, half, DistinctRounds(), how}
 
 
 def test_a_composition_that_exceeds_memory_is_rejected_early() -> None:

@@ -318,6 +318,24 @@ def test_batches_with_opposite_signs_are_bounded() -> None:
     assert shape.movement(2) >= float(np.linalg.norm(right @ [1.0, -1.0]))
 
 
+@pytest.mark.parametrize("kind", ["tree", "prefix", "square-root"])
+def test_factors_whose_sensitivity_is_not_derived_are_rejected(kind: Any) -> None:
+    """With later batches a hundred times as large, (1.56, 1e-5)-DP was stated for 100 times ε."""
+    shape = factorize(kind, 8)
+    grown = shape.right.copy()
+    grown[:, 1:] *= 100
+    with pytest.raises(TacitError, match=f"not those of the {kind} kind"):
+        replace(shape, right=grown, left=np.tril(np.ones((8, 8))) @ np.linalg.pinv(grown))
+    with pytest.raises(ValueError, match="read-only"):
+        shape.right[:, 1:] *= 100
+    same = replace(shape, right=shape.right.copy())
+    assert not same.right.flags.writeable
+    assert same.movement(8) == shape.movement(8)
+    late = Factorization("optimal", np.array([[1.0, -0.8], [0.0, 0.6]]), np.eye(2))
+    with pytest.raises(TacitError, match="above the diagonal"):
+        PrefixSums(late, 3, 4, 1.0)
+
+
 def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, ...]]:
     """The records of each silo that may move in one batch, however the visits fall."""
     places = list(itertools.product(range(silos), range(people)))

@@ -37,6 +37,7 @@ from tacit.assumptions import (
     VisitsAtMost,
 )
 from tacit.bandits import ForgettingElimination
+from tacit.bandits.contextual.federated import FederatedLinUCB, SiloRules
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.names import name_of
@@ -1066,3 +1067,88 @@ def test_a_mechanism_claims_what_its_rounds_derive_when_it_is_made() -> None:
     for claim in (RangeProofs(), TowardsOutsiders(0.01, 1e-6), PrivateMessages(0.1)):
         with pytest.raises(TacitError, match="cannot be derived from the noise"):
             PerRound(make, arguments, Guaranteed(guarantee.assuming(claim)))
+
+
+class Exposed(Overstated):
+    """A small round that can be checked; all others are exact sums."""
+
+    def open(self, round_: Round) -> Protocol:
+        return factories.exact(round_.participants, binary=True)
+
+
+def test_rounds_without_privacy_fall_short_of_any_guarantee() -> None:
+    """Exact sums were released under (0.1, 0)-DP that was printed as recomputed and sampled."""
+    experiment = Experiment.of(ForgettingElimination(2, 1000), Exposed(LOCAL, 0.1))
+    with pytest.raises(TacitError, match="round 0 gives no guarantee"):
+        experiment.open(experiment.propose()[0])
+
+
+class Bits(RandomizedBits):
+    """Randomized response from outside."""
+
+
+def bits(users: int, target: PureDP) -> SumProtocol:
+    return Bits(users, target)
+
+
+def overstated_metrics(users: int, target: PureDP, metrics: int) -> Protocol:
+    """Two bits whose sums give the target; the whole states a hundredth of it."""
+    made = JointSums(Bits(users, for_each(target, metrics)), metrics)
+    made.guarantee = replace(made.guarantee, epsilon=target.epsilon / 100)
+    return made
+
+
+def test_metrics_composed_by_code_from_outside_are_not_checked() -> None:
+    """Their guarantee was printed as recomputed and sampled because that of one metric was."""
+    how: dict[str, Any] = {"target": PureDP(10.0), "metrics": 2}
+    false = PerRound(overstated_metrics, how, Guaranteed(stated_by(overstated_metrics, how)), 20)
+    shown = Mechanism.printed(false)
+    assert shown is not None
+    assert shown.epsilon_at(0) == pytest.approx(0.1)
+    assert Declared() in shown.assumptions
+    how["each"] = name_of(bits)
+    true = Mechanism.printed(
+        PerRound(factories.joint, how, Guaranteed(stated_by(factories.joint, how)), 20)
+    )
+    assert true is not None
+    assert Declared(100_000, 20) in true.assumptions
+
+
+def stated_by(make: Any, how: dict[str, Any]) -> Guarantee:
+    found = make(20, **how).guarantee
+    assert isinstance(found, Guarantee)
+    return found
+
+
+@pytest.mark.parametrize("extra", [{"users": 1000}, {}])
+def test_factories_of_tacit_state_no_guarantee_without_a_small_round(extra: dict[str, Any]) -> None:
+    """With an argument too many or too few, no small round was made and any guarantee printed."""
+    how = {"target": PureDP(10.0), "binary": True} if extra else {"binary": True}
+    with pytest.raises(TacitError, match="so that nothing is checked"):
+        PerRound(factories.polya_tight, how | extra, Guaranteed(PureDP(0.01)))
+    stored = MECHANISMS["arms"][0].to_dict()
+    stored["arguments"] |= {"users": 1000}
+    stored["privacy"]["guarantee"]["epsilon"] = 0.01
+    with pytest.raises(TacitError, match="so that nothing is checked"):
+        Mechanism.from_dict(stored)
+
+
+class OwnStatistics(FederatedLinUCB):
+    """Silos' statistics of a sensitivity that only its author knows."""
+
+
+def test_the_sensitivity_of_a_learner_from_outside_is_declared() -> None:
+    """It was printed like tacit's own, with noise drawn exactly for that sensitivity."""
+    for kind, declared in ((FederatedLinUCB, False), (OwnStatistics, True)):
+        learner = kind(3, 2, 20, 5, rules=SiloRules(lazy=True))
+        needed = learner.statistics
+        stream = SiloStream(
+            factorize("tree", 4), 3, needed.size, needed.sensitivity, people=needed.records
+        )
+        sums = calibrated(stream, SECURE, "skellam", ApproximateDP(2.0, 0.05))
+        mechanism = Releases(sums, Guaranteed(sums.guarantee(0.05)))
+        experiment = Experiment.of(learner, mechanism)
+        for shown in (experiment.guarantee, guarantee_to(experiment, None, [])):
+            assert shown is not None
+            assert (Declared() in shown.assumptions) is declared
+            assert (shown.arithmetic is Arithmetic.EXACT) is not declared

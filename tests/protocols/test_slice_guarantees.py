@@ -127,3 +127,19 @@ def test_external_slices_are_declared_by_their_author(monkeypatch: pytest.Monkey
     assert shown.arithmetic is Arithmetic.UNSTATED
     assert any(isinstance(one, Declared) for one in shown.assumptions)
     assert not any(isinstance(one, Declared) for one in mechanism.printed().assumptions)  # type: ignore[union-attr]
+
+
+class Weaker(PerRound):
+    """Rounds from outside with a tenth of the noise."""
+
+    def open(self, round_: Round) -> TwoServers:
+        return TwoServers(round_.participants, 1, PureDP(10.0))
+
+
+def test_rounds_of_slices_from_outside_are_compared_with_the_guarantee() -> None:
+    """Rounds of (10, 0)-DP were opened under a stated (1, 0)-DP."""
+    mechanism = sliced()
+    own = mechanism.slices
+    slices = Weaker(own.make, own.arguments, own.privacy, own.smallest)
+    with pytest.raises(TacitError, match=r"round 0 gives \(10, 0\)-DP"):
+        SliceMechanism(mechanism.policies, slices).open(Round(0, 100, Arm(0)))

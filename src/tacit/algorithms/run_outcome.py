@@ -12,7 +12,6 @@ from tacit.bandits.contextual.policy_learners import PolicyLearner
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, KnownPerRound, weakest
 from tacit.protocols.contract import Protocol
-from tacit.protocols.mechanism import Mechanism
 from tacit.types import Floats, Played
 
 MOST_LISTED = 50  # options
@@ -156,4 +155,4 @@ class RunOutcome:
         Where the guarantee is known only after each round, it is the weakest of all rounds.
         """
         found = weakest(list(self.earned)) if self.earned else None
-        return Mechanism.printed(self.experiment.mechanism, found)
+        return self.experiment.printed(found)

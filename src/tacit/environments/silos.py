@@ -23,6 +23,7 @@ from tacit.environments.contract import World
 from tacit.environments.lasso import lasso
 from tacit.environments.replay import LARGEST_LABEL, check_enough, check_fold, read_mslr_rows
 from tacit.errors import TacitError, integer
+from tacit.names import is_own
 from tacit.types import Floats, Played, Policy, Round
 
 Field = Literal["title", "body"]
@@ -115,7 +116,8 @@ class Silos(World):
     def serve(self, actor: Any, rng: np.random.Generator) -> float | None:
         """Serve one participant of every silo; return their regret, None where it is unknown."""
         everyone = np.arange(self.silos)
-        features = actor.as_features(self.contexts(rng), bounded=self.bounded)
+        bounded = self.bounded and is_own(type(self))
+        features = actor.as_features(self.contexts(rng), bounded=bounded)
         chosen = actor.choose(features)
         means = self.mean_rewards(features)
         got = None if means is None else means[everyone, chosen]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -478,7 +479,9 @@ class Odometer:
             "assumptions": with_metrics(self._assumptions, self._metrics or self.budget.metrics),
         }
         made = ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
-        return made.assuming(DistinctRounds()) if often > 1 else made
+        order = Fraction(str(self.order)) if self.adaptive else Fraction(0)
+        how = Accounting(Method.RENYI if self.adaptive else Method.LOSS, often, order)
+        return made.assuming(DistinctRounds(), how) if often > 1 else made
 
     def _check_budget(self, epsilon: float) -> None:
         """Reject a release that would exceed the budget."""

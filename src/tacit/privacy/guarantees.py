@@ -21,8 +21,10 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from tacit.assumptions import (
     TRUST_OF_VIEW,
+    Accounting,
     Assumption,
     DistinctRounds,
+    Method,
     MetricsPerParticipation,
     of_several,
     together,
@@ -294,9 +296,15 @@ class Guarantee(ABC):
                 f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger "
                 "delta"
             )
-        return state_arithmetic(
-            ApproximateDP(epsilon, level, **self.shared_fields), self.arithmetic
-        )
+        made = ApproximateDP(epsilon, level, **self.shared_fields).assuming(*self._accounting())
+        return state_arithmetic(made, self.arithmetic)
+
+    def _accounting(self) -> tuple[Accounting, ...]:
+        """How several participations are accounted for, if that is no basic composition."""
+        methods = {"renyi": Method.RENYI, "concentrated": Method.CONCENTRATED}
+        if self.participations == 1 or self.kind not in methods:
+            return ()
+        return (Accounting(methods[self.kind], self.participations),)
 
     def implies(self, other: Guarantee) -> bool:
         """Whether this guarantee is at least as strong as `other`, as far as conversions can tell.

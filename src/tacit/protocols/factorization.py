@@ -46,6 +46,18 @@ class Factorization:
     left: Floats
     importance: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        given = np.array(self.right, dtype=float), np.array(self.left, dtype=float)
+        known = given if self.kind == "optimal" else _factors(self.kind, len(given[0]))
+        if not all(map(np.array_equal, given, known)):
+            raise TacitError(
+                f"the factors are not those of the {self.kind} kind, for which the sensitivity is "
+                "derived: use factorize"
+            )
+        for name, factor in zip(("right", "left"), known, strict=True):
+            factor.flags.writeable = False
+            object.__setattr__(self, name, factor)
+
     @property
     def steps(self) -> int:
         """The number of prefix sums."""
@@ -160,13 +172,21 @@ def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Fac
       k is minimal.
     """
     count = integer("steps", steps, at_least=1, remedy="use a horizon of at least one batch")
+    return (
+        _optimal(count, importance)
+        if kind == "optimal"
+        else Factorization(kind, *_factors(kind, count))
+    )
+
+
+@lru_cache(maxsize=16)
+def _factors(kind: Kind, count: int) -> tuple[Floats, Floats]:
+    """The right and the left factor of a kind that needs no importances."""
     if kind == "square-root":
         coefficients = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, count)))
         lags = np.subtract.outer(np.arange(count), np.arange(count))
         root = np.where(lags >= 0, coefficients[np.abs(lags)], 0.0)
-        return Factorization(kind, root, root)
-    if kind == "optimal":
-        return _optimal(count, importance)
+        return root, root
     if kind not in KINDS:
         raise TacitError(f"factorization is {kind!r}: must be one of {', '.join(KINDS)}")
     right, left = np.zeros((count, count)), np.zeros((count, count))
@@ -176,7 +196,7 @@ def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Fac
         while node:
             left[k - 1, node - 1] = 1.0
             node -= node & -node
-    return Factorization(kind, right, left)
+    return right, left
 
 
 def depth(steps: int) -> int:

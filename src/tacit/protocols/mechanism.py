@@ -209,6 +209,8 @@ class PerRound(Mechanism):
         if isinstance(self.privacy, Guaranteed):
             small = self.example()
             problem = "" if small is None else self._shortfall(small.guarantee)
+            if small is None and is_own(self.make):
+                problem = "cannot be made with these arguments, so that nothing is checked"
             if problem:
                 raise TacitError(
                     f"a small round {problem}: its noise, guarantee or smallest round was changed"
@@ -559,17 +561,20 @@ def _checked(mechanism: Mechanism) -> Declared:
     check_round(mechanism, protocol, "a small round")
     _check_descriptions(mechanism.stated, protocol.guarantee.assumptions)
     others = [part for part in parts_of(protocol) if not _is_unmodified(part)] or [protocol]
+    if not (isinstance(mechanism, PerRound) and is_own(type(mechanism)) and is_own(mechanism.make)):
+        # code from outside may have changed the guarantee of what tacit composes of its parts
+        others += [part for part in parts_of(protocol) if part.components and part not in others]
     checked = [check_declared(part) for part in others]
     return Declared(DRAWS, protocol.participants) if all(checked) else Declared()
 
 
 def check_round(mechanism: Mechanism, protocol: Protocol, name: str) -> None:
-    """Reject a round whose guarantee is weaker than that of the whole run, if both are known.
+    """Reject a round whose guarantee is weaker than that of the whole run, if that is known.
 
     Mechanisms of tacit check their rounds themselves; a class from outside may not.
     """
-    stated, achieved = mechanism.guarantee, protocol.guarantee
-    if stated is not None and achieved is not None and (problem := falls_short(achieved, stated)):
+    stated = mechanism.guarantee
+    if stated is not None and (problem := falls_short(protocol.guarantee, stated)):
         raise TacitError(f"{name} {problem}: state what the noise of every round gives")
 
 

@@ -98,6 +98,11 @@ class PrefixSums:
         if self.trust not in DELIVERIES:
             raise TacitError(f"trust is {self.trust}: must be one of {', '.join(DELIVERIES)}")
         integer("silos", self.silos, at_least=1)
+        if np.triu(self.shape.right, 1).any():
+            raise TacitError(
+                "right has entries above the diagonal: a row may hold its own and earlier batches "
+                "only, as those of factorize do"
+            )
         self._check_own_noise()
         integer("size", self.size, at_least=1)
         integer("people", self.people, at_least=1)

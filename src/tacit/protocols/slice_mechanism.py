@@ -15,12 +15,18 @@ from typing import Any
 
 from tacit.assumptions import TowardsOutsiders
 from tacit.errors import TacitError
-from tacit.names import name_of
+from tacit.names import is_own, name_of
 from tacit.privacy import Guarantee, Guaranteed, PrivacyStatus, privacy_loss
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.status import status_from_data, status_to_data
 from tacit.protocols.contract import Protocol
-from tacit.protocols.mechanism import Mechanism, PerRound, falls_short, from_outside
+from tacit.protocols.mechanism import (
+    Mechanism,
+    PerRound,
+    check_round,
+    falls_short,
+    from_outside,
+)
 from tacit.protocols.sums import TwoServers
 from tacit.types import Arm, Round
 
@@ -107,7 +113,10 @@ class SliceMechanism(Mechanism):
     def open(self, round_: Round) -> Protocol:
         """The protocol of a round of either kind."""
         kind = self.slices if isinstance(round_.assignment, Arm) else self.policies
-        return kind.open(round_)
+        protocol = kind.open(round_)
+        if not is_own(type(kind)):
+            check_round(self, protocol, f"round {round_.number}")
+        return protocol
 
     def example(self) -> Protocol | None:
         """The protocol of a small policy round."""

@@ -18,7 +18,6 @@ from tacit.environments.contract import Environment, World
 from tacit.errors import TacitError, did_you_mean, integer, probability
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, KnownPerRound, PureDP, weakest
-from tacit.protocols.mechanism import Mechanism
 from tacit.simulation.call_options import (
     ArmsAlgorithm,
     ArmsOptions,
@@ -247,7 +246,7 @@ def guarantee_to(
     """
     if world is not None and world.participations is None:
         return None
-    found = Mechanism.printed(experiment.mechanism)
+    found = experiment.guarantee
     if isinstance(experiment.mechanism.privacy, KnownPerRound):
         found = weakest_recorded(record.get("guarantee") for record in records)
     if found is None:
