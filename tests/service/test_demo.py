@@ -205,13 +205,15 @@ def test_a_kept_demonstration_serves_until_interrupted(tmp_path: Path) -> None:
             start_new_session=True,
         ) as demo,
     ):
-        wait_until(lambda: "still open at" in said.read_text(), 300)
-        page = re.search("still open at (.*); ", said.read_text())[1]  # type: ignore[index]
-        found = httpx.get(page).raise_for_status().text
-        assert f"</svg>{OPTIONS[2]}</strong>" in found
-        assert "Running" in found
-        assert httpx.get(f"{page}/take-part").status_code == 200
-        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
+        try:
+            wait_until(lambda: "serving at" in said.read_text(), 300)
+            page = re.search("serving at (.*) until", said.read_text())[1]  # type: ignore[index]
+            found = httpx.get(page).raise_for_status().text
+            assert f"</svg>{OPTIONS[2]}</strong>" in found
+            assert "Running" in found
+            assert httpx.get(f"{page}/take-part").status_code == 200
+        finally:
+            os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
         told = json.loads(demo.communicate(timeout=60)[0])
     assert demo.returncode == 0
     assert told["best"] == OPTIONS[2]
