@@ -13,7 +13,7 @@ from tests.service.deployed import definition_of, deployed
 from tests.service.fronted import small
 from tests.service.pairs import Pair, sqlite_pair
 
-from tacit.errors import TacitError
+from tacit.errors import TacitError, Unavailable
 from tacit.experiment import Experiment
 from tacit.service import answers, coordinator, round_scheduler
 from tacit.service.schema import LIVE, ExperimentRow, Stage
@@ -48,6 +48,27 @@ def test_a_step_reads_an_experiment_once_to_plan_and_announce_all_its_rounds(
     round_scheduler.step(pair.coordinator, pair.link)
     assert len(pair.coordinator.rounds(Stage.OPEN)) == 3
     assert len(reads) == 1
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_no_other_thread_gets_an_experiment_while_its_rounds_are_described(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    pair.begin()
+    kept: list[int] = []
+    keys = pair.link.keys
+
+    def asked(*about: Any) -> bytes:
+        kept.append(len(pair.coordinator._experiments))
+        if away:
+            raise Unavailable("down")
+        return keys(*about)
+
+    monkeypatch.setattr(pair.link, "keys", asked)
+    for _ in range(2):
+        round_scheduler.step(pair.coordinator, pair.link)
+    assert set(kept) == {0}
+    assert len(pair.coordinator._experiments) == 1
 
 
 @pytest.mark.parametrize("another", [False, True])

@@ -142,6 +142,29 @@ def test_one_rejection_does_not_affect_others_in_its_group() -> None:
     assert isinstance(answers[1], Conflict)
 
 
+def test_one_work_that_fails_does_not_affect_others_in_its_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Such as a request about a round whose key file is damaged, of one experiment of many."""
+    kept: list[int] = []
+
+    def commit(works: Sequence[int]) -> list[int]:
+        if 5 in works:
+            raise ZeroDivisionError
+        kept.extend(works)
+        return list(works)
+
+    async def many(writer: GroupWriter) -> list[int | BaseException]:
+        several = [writer(commit, n) for n in range(20)]
+        return list(await asyncio.gather(*several, return_exceptions=True))
+
+    with writing() as (writer, _), caplog.at_level(logging.ERROR):
+        answers = run(many(writer))
+    assert isinstance(answers.pop(5), Unavailable)
+    assert answers == sorted(kept) == [n for n in range(20) if n != 5]
+    assert len(caplog.records) == 1
+
+
 def test_a_cancelled_request_does_not_affect_its_group() -> None:
     database = Database()
     database.gate.clear()

@@ -71,6 +71,7 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
             batch = _Batch(party, link, digest, planned.get(digest))
             for row in group:
                 wait = min(wait, advance_round(batch.advance, row))
+            batch.keep()
             if batch.ended:
                 wait = min(wait, advance_round(batch.learn, batch.ended[0][0]))
         except Exception as problem:  # such as one of an algorithm from outside tacit
@@ -104,8 +105,7 @@ def _plan(party: Coordinator, lineage: bytes) -> Loaded | None:
         state = State.RUNNING if rounds else State.FINISHED
         learned = with_learner(replace(row, state=state), experiment, terms)
         transaction.replace_experiment(row, learned)
-    party.keep_experiment(learned, experiment)
-    return (row, experiment) if rounds else None
+    return (learned, experiment) if rounds else None
 
 
 def _timing(row: ExperimentRow) -> Timing:
@@ -182,6 +182,12 @@ class _Batch:
             return min(max(float(row.closes - now), SOON), PAUSE)
         return self._close(row)
 
+    def keep(self) -> None:
+        """Keep the experiment, which no other thread may use before, for the next who needs it."""
+        if self.loaded is not None:
+            self.party.keep_experiment(*self.loaded)
+            self.loaded = None
+
     # Announcing
 
     def _announce(self, row: RoundRow) -> float:
@@ -217,7 +223,6 @@ class _Batch:
             with party.store.read() as transaction:
                 stored = transaction.experiment(party.lineage(self.digest))
             self.loaded = stored, party.take_experiment(stored)
-            party.keep_experiment(*self.loaded)
         experiment, timing = self.loaded[1], _timing(self.loaded[0])
         terms = party.pinned(self.digest).terms
         round_ = _numbered(experiment, row)

@@ -100,13 +100,18 @@ class GroupWriter:
             gathering = min(max(GATHERING, wanted), LONGEST)
 
     def _write(self, commit: Any, group: list[_Queued]) -> None:
-        """Commit one group and answer each of its requests."""
+        """Commit one group and answer each of its requests; halve a group that fails."""
         started = time.perf_counter()
         try:
             answers: Sequence[Any] = commit([one.work for one in group])
         except Unavailable as problem:
             answers = [Unavailable(*problem.args) for _ in group]
         except Exception as problem:
+            if len(group) > 1:  # of one of them, perhaps: the others are written without it
+                middle = len(group) // 2
+                self._write(commit, group[:middle])
+                self._write(commit, group[middle:])
+                return
             LOG.error("group commit failed: %s", type(problem).__name__, extra=traced(problem))
             said = "the write failed; nothing was stored: retry later"
             answers = [Unavailable(said) for _ in group]
