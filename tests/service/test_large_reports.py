@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ def test_a_report_beyond_the_size_of_other_requests_needs_its_token_first(scene:
 
 
 @pytest.mark.parametrize("admin", [2 * FRONT, 1 << 19])
-def test_a_slot_sends_one_stage_message_at_a_time(tmp_path: Path, admin: int) -> None:
+def test_a_slot_sends_two_stage_messages_at_a_time(tmp_path: Path, admin: int) -> None:
     """One slot had all stage messages answered with 503, or small ones fill memory."""
     with fronted(small("secure-aggregation"), tmp_path) as one:
         scene = Scene(one)
@@ -146,14 +146,15 @@ def test_a_slot_sends_one_stage_message_at_a_time(tmp_path: Path, admin: int) ->
         first, second, *_ = scene.guests
         content = {id(guest): next_answer(scene, guest) for guest in (first, second)}
         size = one.coordinator.staged(first.running.identity).largest_answer
-        limits = Limits(rate=0, request_bytes=FRONT, admin_bytes=admin, call_bytes=3 * size)
+        limits = Limits(rate=0, request_bytes=FRONT, admin_bytes=admin, call_bytes=4 * size)
         one.configs = [config.model_copy(update={"limits": limits}) for config in one.configs]
         one.restart()
         path = f"/rounds/{first.running.identity.hex()}/messages"
         app, said = served(one, 0, scene), content[id(first)]
         about = app, path, said, said[:1], first.running.slot.encode()
-        with unfinished(*about) as begin, unfinished(*about) as again, unfinished(*about) as third:
-            assert (begin, again, third) == ([], [503], [503])
+        with ExitStack() as held:
+            statuses = [held.enter_context(unfinished(*about)) for _ in range(4)]
+            assert statuses == [[], [], [503], [503]]
             assert stage_message(scene, second, content[id(second)]) == 204
         assert stage_message(scene, first, said) == 204
 

@@ -150,7 +150,8 @@ class FederationTerms:
         Confidence of decisions, and a public bound on the parameter's norm: as in `SilosProblem`.
     missing : int
         Silos that may be missing from a released row. 0 is the rule *wait*: every row needs every
-        silo.
+        silo. A silo that has masked its message must stay, or come back, until all have signed the
+        survivors: a row has one set of them.
     corrupted : int
         Silos that may collude with the coordinator: their noise does not count.
 

@@ -29,6 +29,7 @@ from tacit.service.http.calls import CALL, SIGNATURE, CallCheck
 UNAUTHORIZED = 401
 SLOWEST = 20.0  # maximum seconds to receive a body
 FRONT = 64  # first bytes of a report, which contain its slot and token
+AT_ONCE = 2  # stage messages of a slot: the device may have lost the connection of the first
 MOST_VALUES = 256  # of a JSON document between parties, at most
 CALL_SCOPE = "tacit.call"  # key of the checked header in the ASGI scope of a call
 _CALLS = re.compile("/rounds/[^/]+/(keys|description|exchange)")
@@ -174,7 +175,7 @@ class BodyRules:
         self._limits, self._report, self._is_admin, self._check = limits, report, is_admin, check
         self._answer, self._sender = answer, sender
         self._held = Counter[bytes]()  # bytes by experiment; those of calls under an empty name
-        self._senders: set[Sender] = set()
+        self._senders = Counter[Sender]()
 
     async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
         """The body to read; raise `TacitError` for a request that is rejected without it."""
@@ -216,29 +217,30 @@ class BodyRules:
     def holding(self, expected: ExpectedBody, begun: bytes = b"") -> AbstractContextManager[None]:
         """Bound the large bodies in memory: together at most the largest call, and as many calls.
 
-        A slot sends one at a time, and an experiment leaves a quarter to others: so strangers,
-        single slots and the slots of one experiment keep nobody else out.
+        A slot sends one report or `AT_ONCE` stage messages at a time, and an experiment leaves a
+        quarter to others: so strangers, single slots and the slots of one experiment keep nobody
+        else out.
         """
         size = expected.size if expected.size > self._limits.admin_bytes else 0
         sender = expected.known if expected.sender is None else expected.sender(begun)
-        return self._holding(size, sender) if size or sender else nullcontext()
+        most = AT_ONCE if expected.sender is None else 1
+        return self._holding(size, sender, most) if size or sender else nullcontext()
 
     @contextmanager
-    def _holding(self, size: int, sender: Sender | None) -> Iterator[None]:
+    def _holding(self, size: int, sender: Sender | None, most: int) -> Iterator[None]:
         name = b"" if sender is None else sender.experiment
-        if not self._fits(name, size) or sender in self._senders:
+        busy = sender is not None and self._senders[sender] >= most
+        if busy or not self._fits(name, size):
             raise Unavailable("another large call is in progress: retry later")
         self._held[name] += size
         if sender is not None:
-            self._senders.add(sender)
+            self._senders[sender] += 1
         try:
             yield
         finally:
-            self._held[name] -= size
-            if not self._held[name]:
-                del self._held[name]
+            self._held -= Counter({name: size})  # keeps what is above 0
             if sender is not None:
-                self._senders.discard(sender)
+                self._senders -= Counter({sender: 1})
 
     def _fits(self, name: bytes, size: int) -> bool:
         """Whether a body of an experiment, or of a call, fits into memory with the others."""
