@@ -979,6 +979,8 @@ def test_delta_is_charged_exported_and_merged(tmp_path: Path) -> None:
     (receipt,) = ledger.receipts()
     assert receipt.delta == Fraction(1, 10**6)
     assert "and δ = 1e-06" in receipt.in_words()[-1]
+    more = replace(receipt, delta=Fraction(12345612, 10**13))
+    assert "and δ = 1.235e-06" in more.in_words()[-1]  # rounded up
     assert not any("say nothing about your answer" in told for told in receipt.in_words())
     for outcome in set(ParticipationOutcome) - {ParticipationOutcome.UNKNOWN}:
         assert outcome not in replace(receipt, outcome=outcome).in_words()[-1]

@@ -4,20 +4,28 @@ rate.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.tables import extended_after
 
-from tacit.algorithms.registry import algorithms
+from tacit.algorithms.registry import GuaranteeForm, algorithms, lookup
+from tacit.assumptions import Declared
 from tacit.errors import TacitError
+from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace, NoiseDistribution
-from tacit.privacy import PureDP
+from tacit.privacy import Arithmetic, ConcentratedDP, Guaranteed, PureDP, View
 from tacit.privacy.audit import lower_bound, samples_to_refute
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
+from tacit.protocols.mechanism import PerRound
 from tacit.protocols.prefix_messages import Bits, Counts
+from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import SecureSum
+from tacit.simulation import simulate
+from tacit.simulation.study import in_theorem_form
 from tacit.studies.audit import (
     adversary_view,
     audit_algorithm,
@@ -179,3 +187,48 @@ def test_samples_to_refute_suffice_and_a_tenth_does_not() -> None:
 
     assert refuted(4 * needed) >= 15
     assert refuted(needed // 8) <= 5
+
+
+CLAIMED = state_arithmetic(PureDP(0.5, view=View.MESSAGE), Arithmetic.EXACT)
+
+
+def overstated(users: int) -> RandomizedBits:
+    """Tacit's own protocol with a guarantee from outside."""
+    made = RandomizedBits(users, PureDP(3.0))
+    made.guarantee = CLAIMED
+    return made
+
+
+@pytest.mark.extended
+def test_audits_of_algorithms_from_outside_print_guarantees_as_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The guarantee of (0.5, 0)-DP beside the verdict said that its noise is drawn exactly."""
+    entry = lookup("ldp-se")
+
+    def build(problem: Any) -> Experiment:
+        made = entry.build(problem)
+        mechanism = PerRound(overstated, {}, Guaranteed(CLAIMED))
+        return Experiment.of(made.learner, mechanism, made.options)
+
+    changed = replace(entry, build=build)
+    monkeypatch.setattr("tacit.studies.audit.lookup", lambda _: changed)
+    found = audit_algorithm("ldp-se", seconds=2)
+    assert found.attack.refutes(0.5)
+    assert Declared() in found.guarantee.assumptions
+    assert found.guarantee.arithmetic is Arithmetic.UNSTATED
+    monkeypatch.undo()
+    own = audit_algorithm("ldp-se", seconds=2).guarantee
+    assert own.arithmetic is Arithmetic.EXACT
+    assert Declared() not in own.assumptions
+
+
+def test_theorem_forms_from_outside_are_not_restated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of the noise's zCDP was printed as in the theorem, unchecked."""
+    asked: dict[str, Any] = {"horizon": 2000, "constants": "paper", "runs": 1}
+    result = simulate("dist-cdp-se", **asked)
+    assert in_theorem_form(result) is not None
+    form = GuaranteeForm("zCDP", also=lambda _: ConcentratedDP(0.001))
+    claimed = replace(lookup("dist-cdp-se"), form=form)
+    monkeypatch.setattr("tacit.simulation.study.lookup", lambda _: claimed)
+    assert in_theorem_form(result) is None

@@ -11,7 +11,7 @@ from fractions import Fraction
 from tacit.aggregation import ReportSlot
 from tacit.client.exports import REPORT_SIZE
 from tacit.client.report_schedule import Attempt
-from tacit.rounding import spelt
+from tacit.rounding import no_less, spelt, up
 from tacit.terms import Account, Pinned, Terms
 
 
@@ -358,6 +358,7 @@ class Receipt:
             )
         if not self.shares:
             sentences.append("Nothing about your answer has left this device.")
-        both = f"ε = {self.cost}" + (f" and δ = {float(self.delta):g}" if self.delta else "")
+        delta = f" and δ = {up(no_less(self.delta))}" if self.delta else ""
+        both = f"ε = {self.cost}{delta}"
         spent = both if self.charged else "nothing"
         return [*sentences, f"It costs {spent}; {ENDINGS[self.outcome]}."]

@@ -17,6 +17,7 @@ from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned
 from tacit.environments.contract import Environment, World
 from tacit.errors import TacitError, did_you_mean, integer, probability
 from tacit.experiment import Experiment
+from tacit.names import is_own
 from tacit.privacy import Guarantee, KnownPerRound, PureDP, weakest
 from tacit.simulation.call_options import (
     ArmsAlgorithm,
@@ -265,6 +266,8 @@ def in_theorem_form(result: Result) -> Guarantee | None:
     entry = lookup(result.algorithm)
     if entry.form.also is None or result.guarantee is None or "environment" in result.configuration:
         return None
+    if not (is_own(entry.build) and is_own(entry.form.also)):
+        return None  # nothing checks what code from outside states there
     known = result.configuration
     problem = entry.problem.of(**{k: known[k] for k in entry.options if k in known})
     world = problem.start(0, None).world  # rewards may be bits, which have other noise

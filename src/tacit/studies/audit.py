@@ -22,14 +22,18 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, ndtr, ndtri, stdtr
 
 from tacit.algorithms.registry import lookup
+from tacit.assumptions import Declared
 from tacit.errors import TacitError, positive, probability
+from tacit.experiment import Experiment
 from tacit.noise import NoiseDistribution, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, Guarantee, PureDP, View
+from tacit.privacy import ApproximateDP, Arithmetic, Guarantee, PureDP, View
 from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.continuous import CentralLaplace, Laplace
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector
+from tacit.protocols.mechanism import from_outside
 from tacit.protocols.prefix_delivery import BITS
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Counts, Form
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
@@ -144,7 +148,8 @@ def audit_algorithm(
     positive("seconds", seconds)
     if not 0 <= noise_factor <= 100:
         raise TacitError(f"noise_factor is {noise_factor:g}: must be between 0 and 100.")
-    first = first_round(name, options or {})
+    experiment = _experiment(name, options or {})
+    first = _first_round(experiment)
     protocol, counted = (first, False) if through else sendable(first)
     if protocol.guarantee is None:
         raise TacitError(f"{name} has no guarantee to audit. Choose a private algorithm.")
@@ -159,15 +164,23 @@ def audit_algorithm(
     needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
     guarantee, verdict = protocol.guarantee, residual_test(rows, false_positive_rate)
+    if any(map(from_outside, (*experiment.mechanism.components, experiment.mechanism))):
+        guarantee = state_arithmetic(guarantee, Arithmetic.UNSTATED).assuming(Declared())
     return AlgorithmAudit(name, *about, guarantee, verdict, bound, epsilon, delta, needed, counted)
 
 
 def first_round(name: str, options: dict[str, Any]) -> Protocol:
     """The protocol of the first round that this algorithm releases, with these options."""
+    return _first_round(_experiment(name, options))
+
+
+def _experiment(name: str, options: dict[str, Any]) -> Experiment:
     entry = lookup(name)
     asked = entry.make_problem(options)
-    problem = asked.for_environment(asked.start(0, None).world, 0)
-    experiment = entry.build(problem)
+    return entry.build(asked.for_environment(asked.start(0, None).world, 0))
+
+
+def _first_round(experiment: Experiment) -> Protocol:
     return experiment.open(next(round_ for round_ in experiment.propose() if round_.released))
 
 
