@@ -10,9 +10,10 @@ import pytest
 from tests.service.pairs import Link, Pair, described, experiment_of
 
 from tacit.records import RecordDirectory
-from tacit.service import round_scheduler
+from tacit.service import invitations, round_scheduler
 from tacit.service.assignment import Assigned
 from tacit.service.coordinator import Coordinator
+from tacit.service.helper import Helper
 from tacit.service.schema import Stage
 from tacit.service.store import Store
 
@@ -143,3 +144,31 @@ def test_two_processes_assign_every_slot_and_observe_every_sum_once(
     assert learned == sum(one["reports"] for one in released) > 150
     numbers = [row.number for row in seen.rounds]
     assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.extended
+def test_two_processes_spend_the_same_invitations_in_any_order(twins: tuple[Pair, Pair]) -> None:
+    """PostgreSQL ended one of the transactions, and its whole group of reports got 503."""
+    first, _ = twins
+    digest = first.begin(admission="invitation")
+    first.step(1)
+    shown = invitations.make(digest, first.secrets[0], 700)
+    store = Store(first.urls[1])
+    records = RecordDirectory(first.directory / "keys1")
+    again = Helper(first.secrets[1], store, records, clock=first.clock)
+    came = [(first.join(digest, invitation=one), one) for one in shown]
+    sent = [
+        (described(a).identity, a.slot.number, first.shares(digest, a, 1)[1], mine)
+        for a, mine in came
+        if a.slot is not None
+    ]
+    groups = [[party.report(*one) for one in sent] for party in (first.helper, again)]
+    for party in (first.helper, again):
+        party.keep([])  # connects
+    answers: list[object] = []
+    together(
+        lambda: answers.extend(first.helper.keep(groups[0])),
+        lambda: answers.extend(again.keep(groups[1][::-1])),
+    )
+    store.close()
+    assert answers == [None] * (2 * len(sent))

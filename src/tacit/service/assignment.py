@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 from tacit.aggregation.two_servers import ReportSlot
@@ -125,22 +126,29 @@ class SlotAssigner:
         """Answer each ticket with its existing slot, a new slot, or an option without a slot.
 
         A ticket without a valid invitation is rejected where the terms require one. `ALL_SHARDS`
-        asks for another transaction with `whole`: the free slots are in other shards.
+        asks for another transaction with `whole`: the free slots are in other shards. Invitations
+        are spent in their order, so that processes do not deadlock.
         """
         nonces = [ticket.nonce for ticket in tickets]
         self._lock(range(MOST) if whole else homes(nonces))
         held = self._held(nonces)
-        slots: list[_Slot | Rejected | NeedsAllShards | None] = []
-        for ticket in tickets:
-            slot: _Slot | Rejected | NeedsAllShards | None
+        slots: list[_Slot | Rejected | NeedsAllShards | None] = [None] * len(tickets)
+        invited: dict[int, bytes] = {}
+        for n, ticket in enumerate(tickets):
             try:
-                invitation = self._invitation(ticket)
-                slot = held.get(ticket.nonce) or self._draw(ticket, invitation)
+                invited[n] = self._invitation(ticket)
             except Rejected as reason:
-                slot = reason
+                slots[n] = reason
+        for n, invitation in sorted(invited.items(), key=itemgetter(1)):
+            nonce = tickets[n].nonce
+            try:
+                slot = held.get(nonce) or self._draw(tickets[n], invitation)
+            except Rejected as reason:
+                slots[n] = reason
+                continue
+            slots[n] = slot
             if isinstance(slot, _Slot):
-                held[ticket.nonce] = slot
-            slots.append(slot)
+                held[nonce] = slot
         self._write(sum(slot is None for slot in slots))
         tokens = self._tokens([slot for slot in slots if isinstance(slot, _Slot)])
         return [

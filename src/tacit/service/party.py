@@ -268,18 +268,17 @@ class ServerParty(ABC, Generic[Engine]):
     def keep(self, waiting: Sequence[CheckedReport]) -> list[Rejected | None]:
         """Store reports in one durable transaction.
 
-        Returns, for each report, None or the reason of its rejection.
+        Returns, for each report, None or the reason of its rejection. Invitations are spent in
+        their order, so that processes do not deadlock.
         """
-        rejections: list[Rejected | None] = []
+        rejections: list[Rejected | None] = [None] * len(waiting)
         with self.store.begin() as transaction:
             stages = transaction.lock_stages({one.identity for one in waiting})
-            for one in waiting:
-                rejection: Rejected | None = None
+            for n, one in sorted(enumerate(waiting), key=lambda pair: pair[1].invitation):
                 if stages.get(one.identity) not in one.stages:
-                    rejection = _closed()
+                    rejections[n] = _closed()
                 elif one.invitation and not transaction.spend(one.invitation, one.share.name):
-                    rejection = Forbidden("this invitation is used: each is for one report")
-                rejections.append(rejection)
+                    rejections[n] = Forbidden("this invitation is used: each is for one report")
             reports = zip(waiting, rejections, strict=True)
             stored = transaction.keep_shares([one.row() for one, no in reports if no is None])
         for one in waiting:
