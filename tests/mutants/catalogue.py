@@ -807,7 +807,13 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("protocols/mechanism.py", "_checked", (checks,), MECHANISM),
     Target(
-        "protocols/mechanism.py", "_checked", (swap("is_own(mechanism.make)", "True"),), MECHANISM
+        "protocols/mechanism.py",
+        "_checked",
+        (
+            swap("is_own(mechanism.make)", "True"),
+            swap("isinstance(mechanism.privacy, KnownPerRound)", "False"),
+        ),
+        MECHANISM,
     ),
     Target("protocols/mechanism.py", "check_round", (checks,), MECHANISM),
     Target(

@@ -1152,3 +1152,27 @@ def test_the_sensitivity_of_a_learner_from_outside_is_declared() -> None:
             assert shown is not None
             assert (Declared() in shown.assumptions) is declared
             assert (shown.arithmetic is Arithmetic.EXACT) is not declared
+
+
+class Sized(Bits):
+    """Randomized response that states a tenth of its loss in all but small rounds."""
+
+    def __init__(self, users: int, target: PureDP) -> None:
+        super().__init__(users, target)
+        if users > 20:
+            self.guarantee = PureDP(target.epsilon / 10, view=View.MESSAGE)
+
+
+def sized(users: int, target: PureDP) -> SumProtocol:
+    return Sized(users, target)
+
+
+def test_guarantees_known_per_round_are_checked_only_if_a_small_round_has_them() -> None:
+    """The small round of (1, 0)-DP was checked, and (0.1, 0)-DP printed as recomputed."""
+    target = PureDP(1.0)
+    mechanism = PerRound(sized, {"target": target}, KnownPerRound(target), 20)
+    for size, remark in ((20, Declared(100_000, 20)), (21, Declared())):
+        found = mechanism.open(Round(0, size, Arm(0))).guarantee
+        shown = Mechanism.printed(mechanism, found)
+        assert shown is not None
+        assert remark in shown.assumptions

@@ -143,9 +143,9 @@ class Mechanism(ABC):
         foreign = [part for part in (*self.components, self) if from_outside(part)]
         if not foreign:
             return shown
-        remarks = [_checked(part) for part in foreign]
-        least = min(remarks, key=lambda one: (one.draws, one.participants))
-        return state_arithmetic(shown, Arithmetic.UNSTATED).assuming(least)
+        shown = state_arithmetic(shown, Arithmetic.UNSTATED)
+        remarks = [_checked(part, shown) for part in foreign]
+        return shown.assuming(min(remarks, key=lambda one: (one.draws, one.participants)))
 
     def text(self) -> str:
         """The privacy of a run as a sentence."""
@@ -547,8 +547,10 @@ def _is_foreign(argument: Any) -> bool:
     return isinstance(argument, str) and ":" in argument and not argument.startswith(f"{PACKAGE}.")
 
 
-def _checked(mechanism: Mechanism) -> Declared:
+def _checked(mechanism: Mechanism, shown: Guarantee) -> Declared:
     """Privacy status of a mechanism from outside, after a small round was checked if it can be.
+
+    Where the guarantee is known only round by round, a small round must imply the one shown.
 
     Raises
     ------
@@ -565,6 +567,8 @@ def _checked(mechanism: Mechanism) -> Declared:
         # code from outside may have changed the guarantee of what tacit composes of its parts
         others += [part for part in parts_of(protocol) if part.components and part not in others]
     checked = [check_declared(part) for part in others]
+    if isinstance(mechanism.privacy, KnownPerRound):
+        checked.append(protocol.guarantee.implies(shown))
     return Declared(DRAWS, protocol.participants) if all(checked) else Declared()
 
 
