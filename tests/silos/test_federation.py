@@ -347,6 +347,12 @@ def test_terms_are_pinned_with_each_partys_own_signature() -> None:
         PinnedFederation(replace(terms, question="Which other?"), signed)
 
 
+@pytest.mark.parametrize("context", [[[1, 2], [3]], [["a", "b"]], {"a": 1}, "ab", [[10**400, 0]]])
+def test_contexts_that_are_no_tables_of_numbers_are_rejected(context: Any) -> None:
+    with pytest.raises(TacitError, match="must be one row of 2 features for each action"):
+        ContextSpec(features=2).table(context)
+
+
 def test_numbers_that_are_no_doubles_are_rejected() -> None:
     """A reward or a feature that is no number would spoil, and so mark, a whole row."""
     huge = Fraction(10) ** 400

@@ -78,6 +78,12 @@ def test_invalid_requests_name_the_field_and_the_rule(path: str, body: object, t
     assert told in answer.json()["detail"]
 
 
+def test_a_request_of_many_brackets_is_no_document() -> None:
+    answer = Caller(LocalFederation.of(3), APPLICATION).post("/decide", content=b"[" * 100_000)
+    assert answer.status_code == 422
+    assert "no JSON document" in answer.json()["detail"]
+
+
 def test_each_token_authorises_its_own_routes_only() -> None:
     federation = LocalFederation.of(3)
     engine, application, nobody = (Caller(federation, t) for t in (ENGINE, APPLICATION, "other"))

@@ -188,7 +188,13 @@ class ContextSpec:
     def table(self, context: Mapping[str, Any] | Sequence[Sequence[float]]) -> Floats:
         """The features of every action: actions × dimension."""
         if not self.columns:
-            table = np.asarray(context, dtype=float)
+            try:
+                table = np.asarray(context, dtype=float)
+            except (TypeError, ValueError, OverflowError):
+                raise TacitError(
+                    f"context is no table of numbers: must be one row of {self.features} features "
+                    "for each action"
+                ) from None
             if table.ndim != 2 or table.shape[1] != self.features or not len(table):
                 raise TacitError(
                     f"context has shape {table.shape}: must be one row of {self.features} features "

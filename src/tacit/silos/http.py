@@ -77,7 +77,7 @@ async def _document(request: Request, *, required: set[str], optional: set[str])
     """A JSON object with exactly these members."""
     try:
         document = json.loads(await _body(request, SMALL))
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         if isinstance(problem, TacitError):
             raise
         raise TacitError("request is no JSON document: send an object") from None
