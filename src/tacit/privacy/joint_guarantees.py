@@ -216,7 +216,7 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | 
     if len(set(items)) > 1 and any(map(_of_equal_rounds, items)):
         raise TacitError(
             "guarantees of several participations are accounted for by composing equal releases, "
-            "which says nothing about a participant in releases of several kinds: use compose of "
+            "which bounds no participant's loss in releases of several kinds: use compose of "
             "one participation each, or noise that is calibrated to a common target"
         )
     numbers = [item for item in items if isinstance(item, (PureDP, ApproximateDP))]
