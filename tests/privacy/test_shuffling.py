@@ -162,6 +162,12 @@ def test_invalid_amplification_is_rejected() -> None:
             RandomizedResponse(1.0, 10).delta(bad)
 
 
+@pytest.mark.parametrize("users", [10**11 + 1, 10**300, 10**400])
+def test_more_users_than_can_be_tabulated_are_rejected(users: int) -> None:
+    with pytest.raises(TacitError, match=r"users is 1.*must be at most 100,000,000,000"):
+        Clones(epsilon0=0.5, users=users)
+
+
 def shuffled_distribution(messages: list[npt.NDArray[np.float64]]) -> dict[tuple[int, ...], float]:
     """The distribution of how many sent each of three messages, participant by participant."""
     distribution: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -31,6 +32,7 @@ UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that is added to δ
 MOST_COUNTS = 4096
 MOST_USERS_EVERY_INPUT = 512
 LARGEST_EPSILON0 = 500
+LARGEST_USERS = 10**11  # likely numbers of clones are tabulated: a few seconds and 300 MB
 
 
 def _check(epsilon0: float, users: int) -> None:
@@ -40,7 +42,11 @@ def _check(epsilon0: float, users: int) -> None:
             f"epsilon0 is {epsilon0:g}: must be at most {LARGEST_EPSILON0}. Above, even "
             "shuffled messages have no meaningful privacy"
         )
-    integer("users", users, at_least=1)
+    if integer("users", users, at_least=1) > LARGEST_USERS:
+        raise TacitError(
+            f"users is {Decimal(users):.4g}: must be at most {LARGEST_USERS:,}. The bound for that "
+            "many holds for more users, too"
+        )
 
 
 @dataclass(frozen=True)
