@@ -1672,7 +1672,13 @@ TARGETS: tuple[Target, ...] = (
         "terms/pinned.py",
         "Pinned._check_shares",
         (checks, limits, signs),
-        (*TERMS, *STATED_NOISE, *MASKED_CONTEXTS, *CERTIFIED),
+        (
+            *TERMS,
+            *STATED_NOISE,
+            *MASKED_CONTEXTS,
+            *CERTIFIED,
+            "tests/service/test_deployed_attacks.py",
+        ),
     ),
     Target(
         "terms/pinned.py",

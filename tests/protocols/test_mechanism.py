@@ -20,6 +20,7 @@ from tacit.algorithms import ArmsProblem, SilosProblem
 from tacit.algorithms.registry import algorithms, lookup
 from tacit.assumptions import (
     AskedFor,
+    Assumption,
     CompleteGroups,
     Declared,
     Derivation,
@@ -847,6 +848,16 @@ def test_per_round_mechanisms_must_match_the_stored_target(target: Guarantee | N
     assert Mechanism.from_dict(stored).privacy == mechanism.privacy
     stored["arguments"] |= {"target": plain(target)}
     with pytest.raises(TacitError, match=r"target of the rounds is .* must be those that"):
+        Mechanism.from_dict(stored)
+
+
+@pytest.mark.parametrize("claim", [RangeProofs(), TowardsOutsiders(0.01, 1e-6)])
+def test_a_stored_per_round_target_claims_what_its_rounds_derive(claim: Assumption) -> None:
+    mechanism, _ = MECHANISMS["known-per-round"]
+    assert isinstance(mechanism.privacy, KnownPerRound)
+    more = KnownPerRound(mechanism.privacy.target.assuming(claim))
+    stored = mechanism.to_dict() | {"privacy": status_to_data(more)}
+    with pytest.raises(TacitError, match="cannot be derived from the noise"):
         Mechanism.from_dict(stored)
 
 
