@@ -2475,7 +2475,7 @@ TARGETS: tuple[Target, ...] = (
         MECHANISM,
     ),
     Target("experiment.py", "Experiment.__post_init__", (checks,), EXPERIMENT),
-    Target("experiment.py", "Experiment.open", (checks,), EXPERIMENT),
+    Target("experiment.py", "Experiment.open", (checks,), (*EXPERIMENT, *MECHANISM)),
     Target("experiment.py", "Experiment.observe", (checks,), EXPERIMENT),
     Target("experiment.py", "Experiment.from_dict", (checks,), EXPERIMENT),
     Target("experiment.py", "_check_secret", (checks,), EXPERIMENT),
