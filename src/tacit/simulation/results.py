@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -275,27 +274,8 @@ class Result(Tabular):
         spread = "–" if sem is None else f"{sem:,.2g}"
         return [(self.algorithm, self.short, mean, spread, f"{len(self.runs):,}")]
 
-    def plot(
-        self, path: Path | str | None = None, *, ax: Any = None, time_average: bool = True
-    ) -> Any:
-        """Plot regret against participants.
-
-        Parameters
-        ----------
-        path : Path or str, optional
-            File of the picture; without it none is written.
-        ax : matplotlib Axes, optional
-            Axes to draw on; by default those of a new figure.
-        time_average : bool
-            Whether to divide regret by participants.
-
-        Returns
-        -------
-        matplotlib Axes
-            The axes with the curves.
-        """
-        title = f"{self.algorithm}, {len(self.runs)} runs"
-        return _plotted(title, {self.algorithm: self}, path, ax, time_average)
+    def _drawn(self) -> tuple[str, dict[str, Any]]:
+        return f"{self.algorithm}, {len(self.runs)} runs", {self.algorithm: self}
 
     def __repr__(self) -> str:
         ((name, guarantee, mean, spread, runs),) = self.overview()
@@ -384,26 +364,8 @@ class Results(Tabular, Sequence[Result]):
                 found.append(replace(one, done=replace(one.done, records=runs)))
         return Results(tuple(found), self.failures)
 
-    def plot(
-        self, path: Path | str | None = None, *, ax: Any = None, time_average: bool = True
-    ) -> Any:
-        """Plot regret against participants, a curve per configuration.
-
-        Parameters
-        ----------
-        path : Path or str, optional
-            File of the picture; without it none is written.
-        ax : matplotlib Axes, optional
-            Axes to draw on; by default those of a new figure.
-        time_average : bool
-            Whether to divide regret by participants.
-
-        Returns
-        -------
-        matplotlib Axes
-            The axes with the curves.
-        """
-        return _plotted("", self._labelled(), path, ax, time_average)
+    def _drawn(self) -> tuple[str, dict[str, Any]]:
+        return "", self._labelled()
 
     def _labelled(self) -> dict[str, Result]:
         """The results by algorithm, and by the options that differ where one occurs repeatedly."""
@@ -424,20 +386,6 @@ class Results(Tabular, Sequence[Result]):
         return (
             f"Results({len(self)} configurations, {runs:,} runs, {len(self.failures):,} failures)"
         )
-
-
-def _plotted(
-    title: str, results: dict[str, Result], path: Path | str | None, ax: Any, average: bool
-) -> Any:
-    """Plot one panel on the given axes, or on a new figure, which is written to a given path."""
-    from tacit.simulation.pictures import Panel, draw_panel, picture, save
-
-    panel = Panel(title, results)
-    if ax is not None:
-        draw_panel(ax, panel, time_average=average)
-        return ax
-    figure = picture([panel], time_average=average)
-    return figure if path is None else save(figure, Path(path))
 
 
 def _without_curves(record: Record) -> Record:

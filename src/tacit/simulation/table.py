@@ -37,10 +37,13 @@ class Tabular(ABC):
         """One line per configuration: algorithm, guarantee, regret, standard error, runs."""
 
     @abstractmethod
+    def _drawn(self) -> tuple[str, dict[str, Any]]:
+        """The title of a plot, and the results whose curves it shows, by label."""
+
     def plot(
         self, path: Path | str | None = None, *, ax: Any = None, time_average: bool = True
     ) -> Any:
-        """Plot regret against participants.
+        """Plot regret against participants, a curve per configuration.
 
         Parameters
         ----------
@@ -56,6 +59,14 @@ class Tabular(ABC):
         matplotlib.figure.Figure, matplotlib.axes.Axes or Path
             The path or the axes if given, else the new figure.
         """
+        from tacit.simulation.pictures import Panel, draw_panel, picture, save
+
+        panel = Panel(*self._drawn())
+        if ax is not None:
+            draw_panel(ax, panel, time_average=time_average)
+            return ax
+        figure = picture([panel], time_average=time_average)
+        return figure if path is None else save(figure, Path(path))
 
     def column(self, name: str) -> list[Any]:
         """The values of a column of `rows`; None where a row lacks it.
