@@ -35,6 +35,8 @@ def plain(value: Any) -> Any:
             return sorted(value)
         case dict():
             return [[key, one] for key, one in value.items()]
+        case np.random.Generator():
+            return dict(value.bit_generator.state)
         case Kept():
             return value.to_dict()
     return value
@@ -58,6 +60,9 @@ def like(before: Any, stored: Any) -> Any:
             return type(before)(stored)
         case tuple():
             return type(before)._make(stored) if hasattr(before, "_make") else tuple(stored)
+        case np.random.Generator():
+            before.bit_generator.state = stored
+            return before
         case Kept():
             before.restore(stored)
             return before

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,17 @@ def check_lazy(lazy: Number) -> None:
         raise TacitError(
             f"lazy is {lazy}: must be 0 (decide after every user) or more, such as 0.01"
         )
+
+
+def divided(block: int, winners: npt.NDArray[np.int64], arms: int) -> list[int]:
+    """The participants of each arm, if it gets the part of a block that it won samples.
+
+    >>> divided(10, np.array([0, 2, 2]), 3)
+    [3, 0, 7]
+    """
+    wins = np.bincount(winners, minlength=arms).tolist()
+    ends = [won * block // len(winners) for won in accumulate(wins)]
+    return [end - start for start, end in pairwise([0, *ends])]
 
 
 class IndexLearner(KeptLearner):
@@ -144,6 +154,8 @@ class Thompson(IndexLearner):
     1
     """
 
+    kept = (*IndexLearner.kept, "_generator")
+
     def __init__(self, arms: int, horizon: int, lazy: Number = 0.01, seed: int = 0) -> None:
         super().__init__(arms, horizon, lazy)
         self.seed = integer("seed", seed, at_least=0)
@@ -164,20 +176,8 @@ class Thompson(IndexLearner):
         if block <= 1 or not all(self._pulls):
             return super()._plan()
         draws = min(block, DRAWS)
-        wins = np.bincount(self._winners(draws), minlength=self.arms).tolist()
-        ends = [won * block // draws for won in accumulate(wins)]
-        return [
-            (Arm(arm), end - start)
-            for arm, (start, end) in enumerate(pairwise([0, *ends]))
-            if end > start
-        ]
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"generator": dict(self._generator.bit_generator.state)}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
-        self._generator.bit_generator.state = state["generator"]
+        sizes = divided(block, self._winners(draws), self.arms)
+        return [(Arm(arm), size) for arm, size in enumerate(sizes) if size]
 
 
 class SuccessiveElimination(Elimination):

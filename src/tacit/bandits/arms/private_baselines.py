@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from tacit.bandits.arms.divergence import kl_upper
-from tacit.bandits.arms.nonprivate_baselines import DRAWS, check_lazy
+from tacit.bandits.arms.nonprivate_baselines import DRAWS, check_lazy, divided
 from tacit.bandits.contract import KeptLearner, Plan, check_horizon
 from tacit.errors import Number, integer, positive
 from tacit.types import Arm, Estimate, Round
@@ -123,7 +121,7 @@ class LazyDPTS(LastBatch):
     References: Hu & Hegde 2022, Algorithm 2.
     """
 
-    kept = (*LastBatch.kept, "_waiting")
+    kept = (*LastBatch.kept, "_waiting", "_generator")
 
     def __init__(
         self, arms: int, horizon: int, epsilon: Number, lazy: Number = 0.01, seed: int = 0
@@ -155,14 +153,5 @@ class LazyDPTS(LastBatch):
         sizes = np.array(self._sizes)
         ones = sizes * [self._raised(arm, 3 * math.log(now + 1)) for arm in range(self.arms)]
         samples = self._generator.beta(1 + ones, 1 + sizes - ones, (draws, self.arms))
-        wins = np.bincount(samples.argmax(axis=1), minlength=self.arms).tolist()
-        ends = [won * block // draws for won in accumulate(wins)]
-        for arm, (start, end) in enumerate(pairwise([0, *ends])):
-            self._waiting[arm] += end - start
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"generator": self._generator.bit_generator.state}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
-        self._generator.bit_generator.state = state["generator"]
+        for arm, more in enumerate(divided(block, samples.argmax(axis=1), self.arms)):
+            self._waiting[arm] += more
