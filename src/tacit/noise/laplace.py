@@ -409,15 +409,8 @@ class PolyaDifference(NoiseDistribution):
         return self._half._remaining(terms)
 
     def _draw_one(self) -> int:
-        walk = self._walk
+        walk = self._half._walk
         return walk.draw() - walk.draw()
-
-    @cached_property
-    def _walk(self) -> PolyaWalk:
-        return polya_walk(
-            Fraction(self.r),
-            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
-        )
 
 
 @lru_cache(maxsize=1024)
