@@ -12,7 +12,7 @@ from tests.tables import extended_after
 from tacit.algorithms import lookup
 from tacit.bandits import Learner
 from tacit.bandits.linear import own_fits
-from tacit.bandits.linear.phased import DistributedElimination, FittedReports
+from tacit.bandits.linear.phased import DistributedElimination, FittedReports, Widths
 from tacit.environments.population import random_population
 from tacit.errors import TacitError
 from tacit.simulation import run
@@ -164,7 +164,9 @@ def test_invalid_fits_are_rejected() -> None:
         entry.make_problem({"reports": "dreams"})
     assert not entry.make_problem({"delta": 0.0}).fits  # type: ignore[attr-defined]
     with pytest.raises(TacitError, match="paper's clients report actions"):
-        DistributedElimination(np.eye(3), 100, constants="paper", fitted=FittedReports(1))
+        DistributedElimination(
+            np.eye(3), 100, widths=Widths(constants="paper"), fitted=FittedReports(1)
+        )
 
 
 def test_errors_beyond_any_bound_on_the_bias_are_unbounded() -> None:

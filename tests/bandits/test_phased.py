@@ -19,6 +19,7 @@ from tacit.bandits.linear.phased import (
     FittedReports,
     PhasedElimination,
     SingleElimination,
+    Widths,
 )
 from tacit.bandits.linear.widths import PhaseEvidence, RunEvidence
 from tacit.errors import TacitError
@@ -95,8 +96,13 @@ def test_widths_and_arm_summaries_count_reports_not_participants(constants: str)
     too; the paper's width follows reports.
     """
     for learner, each in (
-        (DistributedElimination(np.eye(3), 10_000, sampling=FIXED, constants=constants), False),
-        (SingleElimination(np.eye(3), 10_000, constants=constants), True),
+        (
+            DistributedElimination(
+                np.eye(3), 10_000, sampling=FIXED, widths=Widths(constants=constants)
+            ),
+            False,
+        ),
+        (SingleElimination(np.eye(3), 10_000, widths=Widths(constants=constants)), True),
     ):
         (round_,) = learner.propose()
         plays = np.array(design(round_).plays)
@@ -120,8 +126,8 @@ def test_widths_and_arm_summaries_count_reports_not_participants(constants: str)
 def test_phases_fill_the_horizon_exactly(constants: str) -> None:
     table = sphere(50, 4)
     for learner in (
-        DistributedElimination(table, 12_345, constants=constants),
-        SingleElimination(table, 12_345, constants=constants),
+        DistributedElimination(table, 12_345, widths=Widths(constants=constants)),
+        SingleElimination(table, 12_345, widths=Widths(constants=constants)),
     ):
         phases = drive(learner, 0.5 * table[0], np.random.default_rng(0))
         assert sum(phase.time for phase in phases) == 12_345
@@ -130,7 +136,7 @@ def test_phases_fill_the_horizon_exactly(constants: str) -> None:
 
 
 def test_numbers_of_clients_grow_as_in_the_paper() -> None:
-    learner = DistributedElimination(sphere(50, 4), 10_000, constants="paper")
+    learner = DistributedElimination(sphere(50, 4), 10_000, widths=Widths(constants="paper"))
     phases = drive(learner, np.zeros(4), np.random.default_rng(0))
     released = [phase for phase in phases if phase.released]
     assert [phase.participants for phase in released] == [
@@ -147,13 +153,13 @@ def test_single_elimination_starts_at_the_bound_on_the_support() -> None:
 
 
 def test_widths_match_the_paper() -> None:
-    learner = DistributedElimination(sphere(1000, 20), 10**6, constants="paper")
+    learner = DistributedElimination(sphere(1000, 20), 10**6, widths=Widths(constants="paper"))
     phase = Design((0, 1, 2), (86, 86, 86), 256.0)
     expected = (
         math.sqrt(40 / (85 * 256)) + 0.1 / math.sqrt(85) + 2 * 0.01 * math.sqrt(103 * 20)
     ) * math.sqrt(2 * math.log(1e9))
     assert learner._paper_width(phase, 85, np.full(3, 0.01)) == pytest.approx(expected)
-    single = SingleElimination(sphere(1000, 20), 10**6, constants="paper")
+    single = SingleElimination(sphere(1000, 20), 10**6, widths=Widths(constants="paper"))
     expected = (math.sqrt(40 / 256) + 2 * 20 * 0.5 * math.sqrt(3) / 256) * math.sqrt(
         2 * math.log(1e9)
     )
@@ -176,7 +182,7 @@ def test_a_learner_restored_from_json_continues_identically(
     kind: type[PhasedElimination], constants: str
 ) -> None:
     table = sphere(60, 4)
-    learner = kind(table, 50_000, constants=constants)
+    learner = kind(table, 50_000, widths=Widths(constants=constants))
     drive(learner, 0.8 * table[3], np.random.default_rng(1), variance=0.01, limit=7)
     copy = Learner.from_dict(json.loads(json.dumps(learner.to_dict())))
     assert isinstance(copy, kind)
@@ -264,7 +270,7 @@ def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
     table = np.array([[math.cos(angle), math.sin(angle)] for angle in np.linspace(-0.6, 0.6, 25)])
     dropped = 0
     for seed in range(60):
-        learner = DistributedElimination(table, 20_000, failure_probability=0.2)
+        learner = DistributedElimination(table, 20_000, widths=Widths(failure_probability=0.2))
         drive(learner, np.array([0.9, 0.0]), np.random.default_rng(seed), variance=0.001)
         dropped += 12 not in learner.active
         assert len(learner.active) < 25

@@ -104,24 +104,21 @@ def learner_for(
     problem: LinearProblem, trust: TrustModel
 ) -> DistributedElimination | SingleElimination:
     """Build a fresh learner for the problem."""
-    size = (problem.table, problem.horizon)
-    common: dict[str, Any] = {
-        "bound": problem.bound,
-        "failure_probability": problem.failure_probability,
-        "constants": problem.constants,
-    }
+    widths = phased.Widths(problem.bound, problem.failure_probability, problem.constants)
+    common = (problem.table, problem.horizon, widths)
     if not problem.distributed:
-        return phased.SingleElimination(*size, **common, per_person=trust == TrustModel.LOCAL)
+        return phased.SingleElimination(*common, per_person=trust == TrustModel.LOCAL)
+    fitted = phased.AVERAGES
     if problem.fits and trust != TrustModel.NONE:
         each = vector_noise.per_participation(problem.privacy.target)
-        common["fitted"] = phased.FittedReports(
+        fitted = phased.FittedReports(
             parameters_from=FEWEST.get(trust, 1),
             norm=problem.privacy.norm,
             noise_ratio=vector_noise.gaussian_ratio(each),
             noise_alone=trust == TrustModel.LOCAL,
         )
     sampling = phased.ClientSampling(problem.alpha, problem.client_std, problem.fixed_clients)
-    learner = phased.DistributedElimination(*size, **common, sampling=sampling)
+    learner = phased.DistributedElimination(*common, sampling=sampling, fitted=fitted)
     population.check_schedule(learner.scheduled_clients(), problem.population)
     return learner
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tacit.assumptions import Secret
 from tacit.bandits.arm_summaries import MISREAD, relative_lift
 from tacit.bandits.contract import Plan
-from tacit.bandits.linear.phased import COARSE, SHARP, SingleElimination, least_squares
+from tacit.bandits.linear.phased import COARSE, SHARP, SingleElimination, Widths, least_squares
 from tacit.bandits.linear.widths import PhaseEvidence
 from tacit.errors import Number, TacitError, integer
 from tacit.types import Arm, ArmSummary, ErrorDistribution, Estimate, Floats, Round
@@ -134,12 +134,7 @@ class OptionElimination(SingleElimination):
         failure_probability: Number = 0.05,
     ) -> None:
         self.features = np.asarray(features, dtype=float)
-        super().__init__(
-            with_intercept(self.features),
-            horizon,
-            bound=HALF,
-            failure_probability=failure_probability,
-        )
+        super().__init__(with_intercept(self.features), horizon, Widths(HALF, failure_probability))
         self.first = integer("first", first, at_least=1)
         self.smallest = integer("smallest", smallest, at_least=1)
         self.first_length = float(self.first)

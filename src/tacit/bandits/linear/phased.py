@@ -43,6 +43,36 @@ CUT = 0.02  # share of the failure probability for clipping parameters to a ball
 WORTH = 0.01  # relative reduction of widths from which clients fit parameters
 
 
+@dataclass(frozen=True)
+class Widths:
+    """What confidence widths are computed from.
+
+    Parameters
+    ----------
+    bound
+        Rewards lie in [-bound, bound].
+    failure_probability
+        The probability that the best action may be dropped.
+    constants
+        The widths: `tight`, or `paper` for the printed ones.
+    """
+
+    bound: float = 1.0
+    failure_probability: Number = 0.05
+    constants: str = "tight"
+
+    def __post_init__(self) -> None:
+        bound = positive("bound", self.bound, "rewards lie in [-bound, bound]")
+        remedy = "it is the probability that the best action may be dropped"
+        chance = probability("failure_probability", self.failure_probability, remedy)
+        object.__setattr__(self, "bound", float(bound))
+        object.__setattr__(self, "failure_probability", float(chance))
+        one_of("constants", self.constants, CONSTANTS)
+
+
+TIGHT = Widths()
+
+
 class PhasedElimination(KeptLearner):
     """Base of both learners: phases, designs, least squares, elimination.
 
@@ -60,22 +90,13 @@ class PhasedElimination(KeptLearner):
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        bound: float = 1.0,
-        failure_probability: Number = 0.05,
-        constants: str = "tight",
+        widths: Widths = TIGHT,
     ) -> None:
         self.actions = np.asarray(actions, dtype=float)
         super().__init__(len(self.actions), horizon)
-        self.bound = float(positive("bound", bound, "rewards lie in [-bound, bound]"))
-        self.failure_probability = float(
-            probability(
-                "failure_probability",
-                failure_probability,
-                "it is the probability that the best action may be dropped",
-            )
-        )
-        one_of("constants", constants, CONSTANTS)
-        self.constants = constants
+        self.widths = widths
+        self.bound, self.constants = widths.bound, widths.constants
+        self.failure_probability = float(widths.failure_probability)
         self._active: Indices = np.arange(len(self.actions))
         self._evidence = RunEvidence(
             len(self.actions), self.actions.shape[1], self.bound, self.failure_probability
@@ -306,24 +327,22 @@ class DistributedElimination(PhasedElimination):
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        bound: float = 1.0,
-        failure_probability: Number = 0.05,
-        constants: str = "tight",
+        widths: Widths = TIGHT,
         *,
         sampling: ClientSampling = SAMPLING,
         fitted: FittedReports = AVERAGES,
     ) -> None:
-        super().__init__(actions, horizon, bound, failure_probability, constants)
+        super().__init__(actions, horizon, widths)
         self.sampling, self.fitted = sampling, fitted
         self._planned: tuple[Any, own_fits.OwnFit, Floats] | None = None
         self._off: list[float] = []  # bound on the distance of each phase's estimate from θ*
         if fitted.parameters_from is not None:
-            if constants == "paper":
+            if self.constants == "paper":
                 raise TacitError("the paper's clients report actions: use tight constants")
             sure = (1 - CUT) * self.failure_probability
             k, d = self.actions.shape
             self._evidence = RunEvidence(k, d, self.bound, sure)
-        self.first_length = 2.0 if constants == "paper" else 1.0
+        self.first_length = 2.0 if self.constants == "paper" else 1.0
         if sampling.alpha * math.log2(2 * self.horizon) > 62:
             raise TacitError(
                 f"alpha is {sampling.alpha} at a horizon of {self.horizon:,}: the last phase would "
@@ -482,13 +501,11 @@ class SingleElimination(PhasedElimination):
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        bound: float = 1.0,
-        failure_probability: Number = 0.05,
-        constants: str = "tight",
+        widths: Widths = TIGHT,
         *,
         per_person: bool = False,
     ) -> None:
-        super().__init__(actions, horizon, bound, failure_probability, constants)
+        super().__init__(actions, horizon, widths)
         self.first_length = float(largest_support(self.actions.shape[1]))
         self.per_person = per_person
 
