@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from enum import Enum, StrEnum
 from fractions import Fraction
+from typing import Self
 
 from tacit.errors import integer
 
@@ -98,39 +99,41 @@ DEPLOYABLE_WITH_FITS = (TrustModel.TWO_SERVERS, TrustModel.SECURE_AGGREGATION)
 """Trust models under which participants try several options and report a fitted parameter."""
 
 
-class Neighbours(Enum):
+class _Worded(Enum):
+    """Stable identifiers, each with the words that readers see."""
+
+    _words: str
+
+    def __new__(cls, identifier: str, words: str = "") -> Self:
+        one = object.__new__(cls)
+        one._value_, one._words = identifier, words
+        return one
+
+    def text(self) -> str:
+        """The words for readers, as a part of a sentence."""
+        return self._words
+
+
+class Neighbours(_Worded):
     """The neighbouring relation of a guarantee: how two neighbouring data sets differ."""
 
-    REPLACE_ONE = "replace-one"
-    ADD_OR_REMOVE_ONE = "add-or-remove-one"
-
-    def text(self) -> str:
-        """The change between neighbours, as the subject of a sentence."""
-        return {
-            Neighbours.REPLACE_ONE: "replacing one participant's data",
-            Neighbours.ADD_OR_REMOVE_ONE: "adding or removing one participant's data",
-        }[self]
+    REPLACE_ONE = "replace-one", "replacing one participant's data"
+    ADD_OR_REMOVE_ONE = "add-or-remove-one", "adding or removing one participant's data"
 
 
-class View(Enum):
+class View(_Worded):
     """The adversary's view: everything that the adversary of a guarantee observes of a run."""
 
-    RELEASED_SUM = "opened-sum"
-    SERVER_OUTPUT = "server-output"
-    MESSAGE = "message"
-    SHUFFLED = "shuffled"
-    SILO = "silo"
-    OTHER_SERVER = "other-server"
-
-    def text(self) -> str:
-        """The adversary, in words."""
-        return {
-            View.RELEASED_SUM: "an adversary who sees the released sums",
-            View.SERVER_OUTPUT: "an adversary who sees what the trusted server publishes",
-            View.MESSAGE: "an adversary who sees the participant's own message",
-            View.SHUFFLED: "an adversary who sees the shuffled messages",
-            View.SILO: "an adversary who sees what the participant's silo sends, the server and "
-            "the other silos included",
-            View.OTHER_SERVER: "the other server, the collector and all other participants "
-            "together",
-        }[self]
+    RELEASED_SUM = "opened-sum", "an adversary who sees the released sums"
+    SERVER_OUTPUT = "server-output", "an adversary who sees what the trusted server publishes"
+    MESSAGE = "message", "an adversary who sees the participant's own message"
+    SHUFFLED = "shuffled", "an adversary who sees the shuffled messages"
+    SILO = (
+        "silo",
+        "an adversary who sees what the participant's silo sends, the server and the other silos "
+        "included",
+    )
+    OTHER_SERVER = (
+        "other-server",
+        "the other server, the collector and all other participants together",
+    )
