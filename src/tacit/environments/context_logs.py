@@ -25,7 +25,6 @@ from tacit.contextual.feature_maps import (
     FeatureMap,
     Fields,
     Matrices,
-    interactions,
 )
 from tacit.environments.contextual import Codes, ContextualWorld, RoundTotals, code_map
 from tacit.environments.recorded import OutOfData
@@ -77,10 +76,6 @@ class ContextLog(ContextualWorld):
     clipped: int = 0
     matrices: Matrices = ()
     features: FeatureMap | None = None
-
-    def __post_init__(self) -> None:
-        if not self.matrices:
-            object.__setattr__(self, "matrices", interactions(self.fields, self.names))
 
     @property
     def binary(self) -> bool:  # type: ignore[override]

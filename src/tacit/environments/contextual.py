@@ -93,6 +93,10 @@ class ContextualWorld(World):
     features: FeatureMap | None
     binary: bool
 
+    def __post_init__(self) -> None:
+        if not self.matrices:  # of a dataclass whose matrices are optional
+            object.__setattr__(self, "matrices", interactions(self.fields, self.names))
+
     @abstractmethod
     def codes(self, count: int, rng: np.random.Generator) -> Floats:
         """The codes of fresh participants, one row each."""
@@ -473,10 +477,6 @@ class ContextFunction(ContextualWorld):
     binary: bool = False
     matrices: Matrices = ()
     features: FeatureMap | None = None
-
-    def __post_init__(self) -> None:
-        if not self.matrices:
-            object.__setattr__(self, "matrices", interactions(self.fields, self.names))
 
     def codes(self, count: int, rng: np.random.Generator) -> Floats:
         """The codes of drawn contexts."""
