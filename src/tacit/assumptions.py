@@ -165,11 +165,11 @@ class DishonestAtMost(Assumption):
         one = self.count == 1 and not self.fraction
         return f"at most {many} {'is' if one else 'are'} curious, corrupted or invented"
 
-    def _many(self, one: str, several: str) -> str:
-        counted = f"{self.count:,} {one if self.count == 1 else several}"
+    def _many(self, singular: str, plural: str) -> str:
+        counted = f"{self.count:,} {singular if self.count == 1 else plural}"
         if not self.fraction:
             return counted
-        part = f"{percent(self.fraction)} of the {several}"
+        part = f"{percent(self.fraction)} of the {plural}"
         return f"{part} ({self.count:,} if that is more)" if self.count else part
 
 
@@ -705,9 +705,9 @@ def _implied(stated: Assumption, needed: Assumption) -> bool:
     return type(stated) is type(needed) and vars(stated) == vars(needed)
 
 
-def _is_own(one: Assumption) -> bool:
+def _is_own(assumption: Assumption) -> bool:
     """Whether the class of an assumption is one of this module."""
-    return globals().get(type(one).__name__) is type(one)
+    return globals().get(type(assumption).__name__) is type(assumption)
 
 
 def _plain(value: object) -> Any:

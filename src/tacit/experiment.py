@@ -131,12 +131,12 @@ class Experiment:
         """
         return self.printed()
 
-    def printed(self, found: Guarantee | None = None) -> Guarantee | None:
+    def printed(self, guarantee: Guarantee | None = None) -> Guarantee | None:
         """The guarantee as shown to readers.
 
         Parameters
         ----------
-        found : Guarantee, optional
+        guarantee : Guarantee, optional
             The guarantee found round by round, if that of the whole run is not known beforehand.
 
         Returns
@@ -145,7 +145,7 @@ class Experiment:
             `Mechanism.printed`; unchecked where a learner from outside tacit states how far one
             participant moves the sums.
         """
-        shown = Mechanism.printed(self.mechanism, found)
+        shown = Mechanism.printed(self.mechanism, guarantee)
         if shown is None or not isinstance(self.mechanism, Releases) or is_own(type(self.learner)):
             return shown
         return state_arithmetic(shown, Arithmetic.UNSTATED).assuming(Declared())

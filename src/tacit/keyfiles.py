@@ -130,10 +130,10 @@ def _derived_key(lock: Lock, salt: bytes) -> bytes:
     return Scrypt(salt, length=32, n=_COST, r=8, p=1).derive(lock.material())
 
 
-def _long_enough(what: str, material: bytes) -> bytes:
-    if len(material) < _SHORTEST[what]:
+def _long_enough(name: str, material: bytes) -> bytes:
+    if len(material) < _SHORTEST[name]:
         raise TacitError(
-            f"the {what} has {len(material)} bytes: must have at least {_SHORTEST[what]}"
+            f"the {name} has {len(material)} bytes: must have at least {_SHORTEST[name]}"
         )
     return material
 

@@ -246,18 +246,18 @@ Digest = Annotated[bytes, PlainValidator(lambda value: value if value == b"" els
 
 
 def problems(
-    error: ValidationError, model: type[BaseModel], known: Mapping[str, str]
+    error: ValidationError, model: type[BaseModel], labels: Mapping[str, str]
 ) -> Iterator[str]:
     """Every error of a model: field, value, rule and remedy.
 
-    `known` maps the places of fields in the file to their names in the model.
+    `labels` maps the places of fields in the file to their names in the model.
     """
     for one in error.errors(include_url=False):
         place = ".".join(part for part in one["loc"] if isinstance(part, str))
         reason = one.get("ctx", {}).get("error")
-        field = model.model_fields.get(known.get(place, ""))
+        field = model.model_fields.get(labels.get(place, ""))
         if one["type"] == "extra_forbidden":
-            yield f"{place} is unknown; {_nearest(place, list(known))}"
+            yield f"{place} is unknown; {_nearest(place, list(labels))}"
         elif one["type"] == "missing":
             about = " ".join((field.description or "").split()) if field else ""
             said = f": {about[0].lower()}{about[1:].rstrip('.')}" if about else ""
@@ -305,15 +305,15 @@ def places(model: type[BaseModel], before: str = "") -> Iterator[str]:
                 yield from places(part, f"{before}{name}.")
 
 
-def _nearest(place: str, known: Sequence[str]) -> str:
+def _nearest(path: str, known: Sequence[str]) -> str:
     """The known field or table that is closest to an unknown one, or those beside it."""
-    section, _, name = place.rpartition(".")
+    section, _, name = path.rpartition(".")
     last = {one.rpartition(".")[2]: one for one in known}
     tables = {one.partition(".")[0]: f"[{one.partition('.')[0]}]" for one in known if "." in one}
     near = [
         *([last[name]] if name in last else []),
-        *difflib.get_close_matches(place, known, n=1, cutoff=0.7),
-        *(tables[one] for one in difflib.get_close_matches(place, tables, n=1) if not section),
+        *difflib.get_close_matches(path, known, n=1, cutoff=0.7),
+        *(tables[one] for one in difflib.get_close_matches(path, tables, n=1) if not section),
         *(last[one] for one in difflib.get_close_matches(name, last, n=1)),
     ]
     if near:

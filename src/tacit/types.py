@@ -484,9 +484,9 @@ class Estimate:
         """The estimated mean reward, or one per coordinate."""
         return self.total / self.error.participants
 
-    def metric(self, place: int) -> Estimate:
+    def metric(self, index: int) -> Estimate:
         """The estimate of one of several metrics; all have the same error distribution."""
-        return replace(self, total=float(self.total[place]))
+        return replace(self, total=float(self.total[index]))
 
 
 @dataclass(frozen=True)

@@ -179,8 +179,8 @@ def corrupt(client: MaskingClient, attacker: MaliciousClient) -> None:
     attacker.prepare(client)
     answer, share = client._answer, client.share
 
-    def spoilt(kind: Kind, asked: bytes, content: bytes) -> bytes:
-        return answer(kind, asked, attacker.spoil(client, kind, content))
+    def spoilt(kind: Kind, message: bytes, content: bytes) -> bytes:
+        return answer(kind, message, attacker.spoil(client, kind, content))
 
     def shared(setup: bytes) -> bytes:
         with attacker.corrupted():

@@ -1077,7 +1077,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/joint.py",
         "JointSums.report",
-        (swap("place", "0"),),
+        (swap("slot", "0"),),
         ("tests/protocols/test_joint.py",),
     ),
     Target(
@@ -1480,8 +1480,8 @@ TARGETS: tuple[Target, ...] = (
         "SiloAgent._attempt",
         (
             swap(
-                "(masking.attempt, masking.step) != (asked.attempt, asked.step)",
-                "masking.attempt != asked.attempt",
+                "(masking.attempt, masking.step) != (message.attempt, message.step)",
+                "masking.attempt != message.attempt",
             ),
         ),
         HOSTILE,
@@ -1489,7 +1489,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "silos/agent.py",
         "SiloAgent._sign_survivors",
-        (checks, swap("self._first(b'survivors', asked.step, digest)", "digest")),
+        (checks, swap("self._first(b'survivors', message.step, digest)", "digest")),
         HOSTILE,
     ),
     Target("silos/agent.py", "SiloAgent._row", (checks,), RESTORED, ("_check_once",)),
@@ -1995,7 +1995,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/statistic_sums.py",
         "_sum",
-        (swap('how.get("dishonest", 0)', "0"), swap('how.get("missing", 0)', "0")),
+        (swap('arguments.get("dishonest", 0)', "0"), swap('arguments.get("missing", 0)', "0")),
         STATISTIC_GUARANTEES,
     ),
     Target("protocols/statistics.py", "MomentStatistic.total", (checks,), STATISTICS),
@@ -2031,8 +2031,8 @@ TARGETS: tuple[Target, ...] = (
         "status",
         (
             swap(
-                "stated_guarantee(seen.terms, seen.experiment.guarantee)",
-                "seen.experiment.guarantee",
+                "stated_guarantee(snapshot.terms, snapshot.experiment.guarantee)",
+                "snapshot.experiment.guarantee",
             ),
         ),
         ("tests/service/test_trust_models.py",),
@@ -2047,7 +2047,7 @@ TARGETS: tuple[Target, ...] = (
         "experiment.py",
         "Experiment.printed",
         (
-            swap("Mechanism.printed(self.mechanism, found)", "self.mechanism.guarantee"),
+            swap("Mechanism.printed(self.mechanism, guarantee)", "self.mechanism.guarantee"),
             swap("is_own(type(self.learner))", "True"),
         ),
         MECHANISM,
@@ -2215,7 +2215,7 @@ TARGETS: tuple[Target, ...] = (
         "beats",
         (
             swap("setting.rival_factor(other)", "1"),
-            swap("sure * setting.share(one)", "sure"),
+            swap("failure_probability * setting.share(option)", "failure_probability"),
         ),
         ("tests/bandits/test_always.py",),
     ),
@@ -2245,7 +2245,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "client/device.py",
         "DeviceCore._send",
-        (swap("without_secret(running.invitation)", "running.invitation"),),
+        (swap("without_secret(participation.invitation)", "participation.invitation"),),
         INVITED,
     ),
     Target(
@@ -2619,7 +2619,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "client/choices.py",
         "choose",
-        (swap("answer * len(plays)", "answer"), swap("about.policy", "b''"), checks),
+        (swap("answer * len(plays)", "answer"), swap("binding.policy", "b''"), checks),
         (*FIT_TERMS, *LIVE_CONTEXTS, *CHOSEN),
     ),
     Target(

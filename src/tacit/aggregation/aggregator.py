@@ -353,12 +353,12 @@ class Aggregator(PendingReports):
             raise UnknownRound("server has no record of this round: it makes no statement about it")
         return record
 
-    def _decoded(self, found: bytes) -> RoundRecord:
+    def _decoded(self, encoded: bytes) -> RoundRecord:
         """Decode a record; cached while the round is open, because every report reads it."""
         kept, record = self._read
-        if record is None or kept != found:
-            record = RoundRecord.decode(found)
-            self._read = (found, record) if record.stage is AggregatorStage.OPEN else (b"", None)
+        if record is None or kept != encoded:
+            record = RoundRecord.decode(encoded)
+            self._read = (encoded, record) if record.stage is AggregatorStage.OPEN else (b"", None)
         return record
 
     def _replaced(self, old: RoundRecord, new: RoundRecord) -> RoundRecord:

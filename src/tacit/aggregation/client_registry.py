@@ -394,9 +394,9 @@ def _rejection(why: str) -> Rejected:
     return Rejected(f"{why}. Nothing was released: wait for more messages, or start a new round.")
 
 
-def _too_few(owner: int, what: str, count: int, threshold: int) -> Rejected:
+def _too_few(owner: int, name: str, count: int, threshold: int) -> Rejected:
     return _rejection(
-        f"number of {what} of client {owner} is {count}: must be at least {threshold}"
+        f"number of {name} of client {owner} is {count}: must be at least {threshold}"
     )
 
 

@@ -120,7 +120,7 @@ def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int,
     return whole, fewest
 
 
-def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
+def check_minimum(arrived: int, minimum: int, name: str = "reports") -> None:
     """Raise `Rejected` if fewer than `minimum` reports arrived.
 
     >>> check_minimum(40, 57)  # doctest: +ELLIPSIS
@@ -128,7 +128,7 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
     tacit.errors.Rejected: number of reports is 40: must be at least 57, the minimum ...
     """
     rule = f"at least {minimum}, the minimum batch size. Nothing was released"
-    expect(arrived >= minimum, f"number of {what}", arrived, rule)
+    expect(arrived >= minimum, f"number of {name}", arrived, rule)
 
 
 def uniform(bound: int, count: int, source: Source = SYSTEM) -> list[int]:

@@ -217,6 +217,6 @@ def pack_listed(numbers: Collection[int]) -> bytes:
     return struct.pack(f">{len(numbers)}I", *numbers)
 
 
-def read_listed(data: bytes, count: int, what: str) -> list[int]:
+def read_listed(data: bytes, count: int, name: str) -> list[int]:
     """Parse a list of `count` client numbers."""
-    return list(struct.unpack(f">{count}I", expect_size(what, data, 4 * count)))
+    return list(struct.unpack(f">{count}I", expect_size(name, data, 4 * count)))

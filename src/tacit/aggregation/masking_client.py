@@ -171,20 +171,20 @@ class MaskingClient:
         """
         return self._once(Kind.ACCUSED, Kind.CHECKED, (Kind.PAIRS, pairs), self._make_accused)
 
-    def reveal(self, asked: bytes) -> bytes:
+    def reveal(self, message: bytes) -> bytes:
         """Answer a request of the server after masking.
 
         The answer is one share per neighbour, of the kind that fits whether it survived, or the
         pairwise mask with a neighbour that its own shares convict.
         """
-        kind = expect_kind((Kind.REQUEST, Kind.LEFT, Kind.PROOF), asked, self.round.identity)
+        kind = expect_kind((Kind.REQUEST, Kind.LEFT, Kind.PROOF), message, self.round.identity)
         if kind is Kind.LEFT:
-            return self._once(Kind.KEYS, Kind.MASKED, (kind, asked), self._make_keys)
+            return self._once(Kind.KEYS, Kind.MASKED, (kind, message), self._make_keys)
         if kind is Kind.REQUEST:
-            return self._once(Kind.REVEAL, Kind.MASKED, (kind, asked), self._make_reveal)
-        if self._open(kind, asked)[:1] == bytes((SharedSecret.MASKING,)):
-            return self._once(Kind.SEEDS, Kind.KEYS, (kind, asked), self._make_seeds)
-        return self._once(Kind.LAST_SEEDS, Kind.REVEAL, (kind, asked), self._make_last_seeds)
+            return self._once(Kind.REVEAL, Kind.MASKED, (kind, message), self._make_reveal)
+        if self._open(kind, message)[:1] == bytes((SharedSecret.MASKING,)):
+            return self._once(Kind.SEEDS, Kind.KEYS, (kind, message), self._make_seeds)
+        return self._once(Kind.LAST_SEEDS, Kind.REVEAL, (kind, message), self._make_last_seeds)
 
     def _make_shares(self, setup: bytes) -> bytes:
         """Share this client's secrets among its neighbours, encrypted for each."""
@@ -435,15 +435,15 @@ class MaskingClient:
             if (self._neighbours[number].address in self._agreed) is not survived:
                 raise Rejected(f"neighbour {number} has another fate than in the agreed survivors")
 
-    def _check_enough(self, count: int, what: str) -> None:
+    def _check_enough(self, count: int, name: str) -> None:
         rule = f"at least the threshold of {self._threshold}. Leave this round: nothing was sent"
-        expect(count >= self._threshold, f"number of {what}", count, rule)
+        expect(count >= self._threshold, f"number of {name}", count, rule)
 
     def _once(
         self,
         kind: Kind,
         after: Kind,
-        asked: tuple[Kind, bytes],
+        request: tuple[Kind, bytes],
         make: Callable[[bytes], bytes],
     ) -> bytes:
         """Compute an answer once: the same request gets the same bytes.
@@ -453,7 +453,7 @@ class MaskingClient:
         with self._lock:
             if after not in self._answers:
                 raise Rejected(f"{kind.name} must follow {after.name}, which was not sent yet")
-            content = self._open(*asked)
+            content = self._open(*request)
             if kind not in self._answers:
                 return self._answer(kind, content, make(content))
             before, answer = self._answers[kind]
@@ -469,11 +469,11 @@ class MaskingClient:
             bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - wire.HEADER_SIZE :]
         )
 
-    def _answer(self, kind: Kind, asked: bytes, content: bytes) -> bytes:
+    def _answer(self, kind: Kind, message: bytes, content: bytes) -> bytes:
         answer = self._channel.encrypt(
             wire.header(kind, self.round.identity) + self.address, content
         )
-        self._answers[kind] = (asked, answer)
+        self._answers[kind] = (message, answer)
         return answer
 
     def _forget(self) -> None:

@@ -61,10 +61,10 @@ def inboxes(registry: ClientRegistry) -> Messages:
 def pairs(registry: ClientRegistry) -> Messages:
     """Messages PAIRS: the neighbours to mask with, and evidence on those complained about."""
 
-    def content(one: Member) -> bytes:
-        shown = sorted((one.checked or frozenset()) - registry.unsigned)
+    def content(member: Member) -> bytes:
+        shown = sorted((member.checked or frozenset()) - registry.unsigned)
         evidence = b"".join([registry.members[number].evidence().encode() for number in shown])
-        return PAIRS_HEAD.pack(len(one.pairs), len(shown)) + pack_listed(one.pairs) + evidence
+        return PAIRS_HEAD.pack(len(member.pairs), len(shown)) + pack_listed(member.pairs) + evidence
 
     return Kind.PAIRS, {
         one.number: content(one) for one in registry.members if one.checked is not None
@@ -96,8 +96,8 @@ def requests(registry: ClientRegistry) -> Messages:
     """The final requests: whose shares to reveal."""
     there = registry.staying
 
-    def content(one: Member) -> bytes:
-        stayed, gone = registry.survivors_and_dropouts_of(one)
+    def content(member: Member) -> bytes:
+        stayed, gone = registry.survivors_and_dropouts_of(member)
         counts = REQUEST_HEAD.pack(len(there), len(stayed), len(gone))
         return counts + pack_listed(stayed + gone)
 
@@ -195,9 +195,9 @@ def _read_reveal(registry: ClientRegistry, member: Member, content: bytes) -> No
     member.secrets[Kind.REVEAL] = read_shares(content, sorted(stayed + gone), "REVEAL")
 
 
-def _check_turn(member: Member, already: object, what: str) -> None:
+def _check_turn(member: Member, already: object, name: str) -> None:
     if already:
-        raise Rejected(f"client {member.number} has {what} already")
+        raise Rejected(f"client {member.number} has {name} already")
 
 
 def _check_present(member: Member, before: object, otherwise: str) -> None:

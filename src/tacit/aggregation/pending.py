@@ -57,9 +57,9 @@ class PendingVault:
         """Whether another table entry, `there`, contains this report."""
         return self.unwrap(waiting.name, there) == waiting.share
 
-    def name(self, what: bytes) -> bytes:
+    def name(self, content: bytes) -> bytes:
         """Pseudonymous table key; meaningless without the round's secret."""
-        return _mac(self._naming, what)[:NAME_SIZE]
+        return _mac(self._naming, content)[:NAME_SIZE]
 
     def wrap(self, name: bytes, content: bytes) -> bytes:
         """Encrypt a table entry."""

@@ -216,13 +216,13 @@ def is_announced_secret(
     commitments: ShareCommitments,
     owner: tuple[int, bytes],
     secret: SharedSecret,
-    found: bytes,
+    candidate: bytes,
     context: bytes,
 ) -> bool:
     """Whether this is the secret that an owner, given by number and masking key, announced."""
     if secret is SharedSecret.MASKING:
-        return public_bytes(X25519PrivateKey.from_private_bytes(found)) == owner[1]
-    return seed_commitment(context, owner[0], found) == commitments.seed
+        return public_bytes(X25519PrivateKey.from_private_bytes(candidate)) == owner[1]
+    return seed_commitment(context, owner[0], candidate) == commitments.seed
 
 
 def combine_shares(commitments: ShareCommitments, shares: Mapping[int, bytes]) -> bytes | None:
@@ -267,10 +267,10 @@ class SignedShares:
 
 
 def split_shares_message(
-    content: bytes, degree: int, what: str
+    content: bytes, degree: int, name: str
 ) -> tuple[ShareCommitments, bytes, bytes]:
     """Split a message into list, encrypted shares and signature."""
-    expect_size(what, content, evidence_size(degree) - 4)
+    expect_size(name, content, evidence_size(degree) - 4)
     start, end = commitments_size(degree), len(content) - SIGNATURE_SIZE
     return ShareCommitments.decode(content[:start], degree), content[start:end], content[end:]
 
@@ -314,10 +314,10 @@ def pack_shares(shares: Mapping[int, bytes]) -> bytes:
     return b"".join([SHARE_ENTRY.pack(number, shares[number]) for number in sorted(shares)])
 
 
-def read_shares(data: bytes, numbers: Sequence[int], what: str) -> dict[int, bytes]:
+def read_shares(data: bytes, numbers: Sequence[int], name: str) -> dict[int, bytes]:
     """Parse exactly one share for each of these numbers, in their order."""
-    expect_size(what, data, len(numbers) * SHARE_ENTRY.size)
+    expect_size(name, data, len(numbers) * SHARE_ENTRY.size)
     shares = dict(SHARE_ENTRY.iter_unpack(data))
     if list(shares) != list(numbers):
-        raise Rejected(f"{what} names other clients than requested")
+        raise Rejected(f"{name} names other clients than requested")
     return shares

@@ -115,24 +115,24 @@ def identity_of(message: bytes) -> bytes:
     return bytes(message[4:HEADER_SIZE])
 
 
-def leading_bytes(data: bytes, size: int, what: str) -> bytes:
+def leading_bytes(data: bytes, size: int, name: str) -> bytes:
     """The first `size` bytes of `data`; raises `Rejected` if it is shorter."""
-    expect(len(data) >= size, what, f"{len(data)} bytes long", f"at least {size}")
+    expect(len(data) >= size, name, f"{len(data)} bytes long", f"at least {size}")
     return data[:size]
 
 
-def leading_fields(layout: struct.Struct, data: bytes, what: str) -> tuple[tuple[Any, ...], bytes]:
+def leading_fields(layout: struct.Struct, data: bytes, name: str) -> tuple[tuple[Any, ...], bytes]:
     """Parse the fields at the start of `data`; return the rest too."""
-    return layout.unpack(leading_bytes(data, layout.size, what)), data[layout.size :]
+    return layout.unpack(leading_bytes(data, layout.size, name)), data[layout.size :]
 
 
-def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
+def records(data: bytes, size: int, count: int, name: str) -> list[bytes]:
     """Split `data` into exactly `count` records of `size` bytes.
 
     >>> records(b"aabbcc", 2, 3, "list")
     [b'aa', b'bb', b'cc']
     """
-    expect_size(what, data, size * count)
+    expect_size(name, data, size * count)
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
@@ -157,13 +157,13 @@ def pack_integer(number: int) -> bytes:
     return bytes((size,)) + number.to_bytes(size, "big")
 
 
-def first_integer(data: bytes, what: str) -> tuple[int, bytes]:
+def first_integer(data: bytes, name: str) -> tuple[int, bytes]:
     """Parse the integer at the start of `data`, in its shortest encoding; return the rest too."""
     size = data[0] if data else 0
     digits = data[1 : 1 + size]
     shortest = size and len(digits) == size and digits[0]
     rule = "a byte of length, then that many bytes without a leading zero"
-    expect(shortest, what, data[: 1 + size].hex() or "empty", rule)
+    expect(shortest, name, data[: 1 + size].hex() or "empty", rule)
     return int.from_bytes(digits, "big"), data[1 + size :]
 
 
@@ -172,12 +172,12 @@ def pack_fraction(fraction: Fraction) -> bytes:
     return pack_integer(fraction.numerator) + pack_integer(fraction.denominator)
 
 
-def first_fraction(data: bytes, what: str) -> tuple[Fraction, bytes]:
+def first_fraction(data: bytes, name: str) -> tuple[Fraction, bytes]:
     """Parse the fraction at the start of `data`, in lowest terms; return the rest too."""
-    top, rest = first_integer(data, what)
-    bottom, rest = first_integer(rest, what)
+    top, rest = first_integer(data, name)
+    bottom, rest = first_integer(rest, name)
     fraction = Fraction(top, bottom)
-    expect(fraction.denominator == bottom, what, f"{top}/{bottom}", "in lowest terms")
+    expect(fraction.denominator == bottom, name, f"{top}/{bottom}", "in lowest terms")
     return fraction, rest
 
 
@@ -205,13 +205,13 @@ def pack_numbers(numbers: Sequence[int], modulus: int) -> bytes:
     return b"".join([number.to_bytes(size, "big") for number in numbers])
 
 
-def unpack_numbers(data: bytes, modulus: int, count: int, what: str) -> list[int]:
+def unpack_numbers(data: bytes, modulus: int, count: int, name: str) -> list[int]:
     """Parse exactly `count` numbers in 0..modulus-1."""
     numbers = [
-        int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, what)
+        int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, name)
     ]
     if any(number >= modulus for number in numbers):
-        raise Rejected(f"{what} contains a number that is not below the modulus {modulus}")
+        raise Rejected(f"{name} contains a number that is not below the modulus {modulus}")
     return numbers
 
 

@@ -62,23 +62,23 @@ def _elimination(problem: ArmsProblem, tail: NoiseTail, smallest: int = 1) -> Fo
 
 
 def _shared(
-    problem: ArmsProblem, tail: NoiseTail, paper: Any, tight: Any, **how: Any
+    problem: ArmsProblem, tail: NoiseTail, paper: Any, tight: Any, **arguments: Any
 ) -> Experiment:
     """Rounds of noise shares: as printed, with their true guarantee, or exactly calibrated."""
     if problem.constants == "paper":
         problem.privacy.reject_losses("the printed noise is set for everyone present")
         first = math.ceil(problem.growth)
-        how = {key: value for key, value in how.items() if key in ("target", "scale")}
-        how |= {"fewest": first} if "scale" in how else {}
-        how |= {"failure_probability": problem.failure_probability}
+        arguments = {key: value for key, value in arguments.items() if key in ("target", "scale")}
+        arguments |= {"fewest": first} if "scale" in arguments else {}
+        arguments |= {"failure_probability": problem.failure_probability}
         learner, sizes = _elimination(problem, tail), _batch_sizes(problem)
-        return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
-    how = {
-        key: value for key, value in how.items() if key != "scale"
+        return assemble(problem, learner, paper, smallest=first, sizes=sizes, **arguments)
+    arguments = {
+        key: value for key, value in arguments.items() if key != "scale"
     } | problem.privacy.fixed_levels
     least = problem.privacy.min_batch_size
     learner = _elimination(problem, tail, least)
-    return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **how)
+    return assemble(problem, learner, tight, smallest=least, binary=problem.binary, **arguments)
 
 
 def _secure_sums(problem: ArmsProblem, experiment: Experiment) -> list[SecureSum] | None:

@@ -167,23 +167,23 @@ class Problem(Checked):
         }
 
     @classmethod
-    def _placed(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    def _placed(cls, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """The given fields by the name of their group."""
         homes = {entry.name: name for name, part, _ in cls._groups() for entry in fields(part)}
         placed: dict[str, dict[str, Any]] = {name: {} for name, _, _ in cls._groups()}
-        for name, value in given.items():
+        for name, value in options.items():
             if name not in homes:
                 raise TacitError(f"{cls.__name__} has no {name}{did_you_mean(name, homes)}")
             placed[homes[name]][name] = value
         return placed
 
     @classmethod
-    def of(cls, **given: Any) -> Self:
+    def of(cls, **options: Any) -> Self:
         """The problem with these fields, given by name whichever group they belong to.
 
         Parameters
         ----------
-        **given
+        **options
             Fields of the problem and of its groups; the others have their defaults.
 
         Returns
@@ -201,7 +201,7 @@ class Problem(Checked):
         >>> ArmsProblem.of(horizon=1e4, epsilon=0.5).privacy.epsilon
         0.5
         """
-        placed = cls._placed(given)
+        placed = cls._placed(options)
         parts = {name: part(**placed[name]) for name, part, _ in cls._groups() if name}
         return cls(**placed[""], **parts)
 

@@ -289,7 +289,7 @@ def lookup(name: str) -> Algorithm:
     return known[name]
 
 
-def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
+def begin(name: str, options: Iterable[str] = (), **settings: Any) -> Experiment:
     """Build an experiment by a named algorithm, for a service or a caller's own loop.
 
     Parameters
@@ -298,7 +298,7 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
         Name of the algorithm.
     options : iterable of str
         Names of the experiment's options; replaces `arms`.
-    **given
+    **settings
         The algorithm's own options. Besides these: `binary=True` if answers are 0 or 1; `control`,
         the index of the control; `levels` and `smallest`, where terms fix an answer's levels and a
         minimum batch size; `added`, where they divide ε and δ equally among participations;
@@ -320,12 +320,12 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     (('Hello', 'Hi'), '(1, 0)-DP')
     """
     entry, names = lookup(name), tuple(options)
-    hidden: dict[str, Any] = {key: given.pop(key) for key in HIDDEN if key in given}
+    hidden: dict[str, Any] = {key: settings.pop(key) for key in HIDDEN if key in settings}
     if names and "arms" not in entry.options:
         raise TacitError(f"{name} is {entry.family} and takes no named options: leave them out")
     if names:
         hidden |= {"labels": names, "arms": len(names)}
-    return entry.build(entry.make_problem(given).changed(**hidden))
+    return entry.build(entry.make_problem(settings).changed(**hidden))
 
 
 def check_together(options: Mapping[str, Any]) -> None:

@@ -319,16 +319,16 @@ class SilosProblem(Problem):
         }
 
 
-def _budget(place: int, given: float | Budget, delta: float) -> Budget:
+def _budget(silo: int, budget: float | Budget, delta: float) -> Budget:
     """(ε, δ) of one silo; where only ε is given, with the common δ."""
-    pair = tuple(given) if isinstance(given, (tuple, list)) else (given, delta)
+    pair = tuple(budget) if isinstance(budget, (tuple, list)) else (budget, delta)
     if len(pair) != 2:
-        raise TacitError(f"the budget of silo {place} is {given}: must be epsilon and delta")
-    positive(f"epsilon of silo {place}", pair[0], "give every silo a privacy budget")
+        raise TacitError(f"the budget of silo {silo} is {budget}: must be epsilon and delta")
+    positive(f"epsilon of silo {silo}", pair[0], "give every silo a privacy budget")
     if pair[0] > LARGEST_BUDGET:
         raise TacitError(
-            f"epsilon of silo {place} is {float(pair[0]):g}: must be at most "
+            f"epsilon of silo {silo} is {float(pair[0]):g}: must be at most "
             f"{LARGEST_BUDGET:,}. A larger one hides nothing"
         )
-    probability(f"delta of silo {place}", pair[1], "federated algorithms need delta > 0")
+    probability(f"delta of silo {silo}", pair[1], "federated algorithms need delta > 0")
     return float(pair[0]), float(pair[1])

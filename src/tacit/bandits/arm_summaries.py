@@ -169,7 +169,7 @@ def relative_lift(mean: float | None, base: float | None) -> float | None:
     return None if mean is None or base is None or base <= 0 else mean / base - 1
 
 
-def lift_interval(one: Tally, control: Tally, failure: float) -> tuple[float, float | None]:
+def lift_interval(tally: Tally, control: Tally, failure: float) -> tuple[float, float | None]:
     """A confidence interval for (mean - control's mean) / control's mean; None for no upper end.
 
     A pair of means is rejected when the two log evidences sum to the level. The split of the level
@@ -179,11 +179,11 @@ def lift_interval(one: Tally, control: Tally, failure: float) -> tuple[float, fl
     level = level_of(failure / 2)
     if not math.isfinite(level):
         return -1.0, None
-    mine = np.linspace(one.evidence_floor, level - control.evidence_floor, CELLS + 1)
+    mine = np.linspace(tally.evidence_floor, level - control.evidence_floor, CELLS + 1)
     theirs = level - mine
     with np.errstate(divide="ignore", invalid="ignore"):
-        low = one.bounds(mine[1:], 1) / control.bounds(theirs[:-1], -1)
-        high = one.bounds(mine[1:], -1) / control.bounds(theirs[:-1], 1)
+        low = tally.bounds(mine[1:], 1) / control.bounds(theirs[:-1], -1)
+        high = tally.bounds(mine[1:], -1) / control.bounds(theirs[:-1], 1)
     top = float(np.max(np.where(np.isnan(high), math.inf, high))) - 1
     return float(np.min(low)) - 1, top if math.isfinite(top) else None
 
@@ -194,27 +194,34 @@ def leading_option(tallies: Sequence[Tally], present: Sequence[int]) -> int:
 
 
 def best_option(
-    tallies: Sequence[Tally], present: Sequence[int], setting: SummarySettings, sure: float
+    tallies: Sequence[Tally],
+    present: Sequence[int],
+    setting: SummarySettings,
+    failure_probability: float,
 ) -> int | None:
     """The option that is shown to be better than every other present one, or None."""
     if len(present) < 2:
         return None
     leader = leading_option(tallies, present)
     others = sorted((k for k in present if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
-    better = all(beats(tallies, leader, k, setting, sure) for k in others)
+    better = all(beats(tallies, leader, k, setting, failure_probability) for k in others)
     return leader if better else None
 
 
 def beats(
-    tallies: Sequence[Tally], one: int, other: int, setting: SummarySettings, sure: float
+    tallies: Sequence[Tally],
+    option: int,
+    other: int,
+    setting: SummarySettings,
+    failure_probability: float,
 ) -> bool:
     """Whether one option is shown to be better than another.
 
     The probability that the best option, if unique, is ever found worse than another is at most
-    `sure`.
+    `failure_probability`.
     """
-    level = level_of(sure * setting.share(one) * setting.rival_factor(other))
-    return is_larger(tallies[one], tallies[other], level)
+    level = level_of(failure_probability * setting.share(option) * setting.rival_factor(other))
+    return is_larger(tallies[option], tallies[other], level)
 
 
 def best_of(known: Sequence[Known]) -> list[float]:

@@ -264,38 +264,38 @@ def cumulants(noise: Any, precision: int, scaled: tuple[float, ...]) -> Floats:
     return np.array([error.log_mgf(s), error.log_mgf(-s)])
 
 
-def is_larger(one: Tally, other: Tally, level: float, margin: float = 0.0) -> bool:
+def is_larger(tally: Tally, other: Tally, level: float, margin: float = 0.0) -> bool:
     """Whether the hypothesis mean(one) <= mean(other) + margin is rejected at a level."""
-    if one.mean is None or other.mean is None or one.mean <= other.mean + margin:
+    if tally.mean is None or other.mean is None or tally.mean <= other.mean + margin:
         return False
-    weights = [1 / one.spread**2, 1 / other.spread**2]
-    common = (weights[0] * (one.mean - margin) + weights[1] * other.mean) / sum(weights)
+    weights = [1 / tally.spread**2, 1 / other.spread**2]
+    common = (weights[0] * (tally.mean - margin) + weights[1] * other.mean) / sum(weights)
     common = min(max(common, 0.0), 1.0 - margin)
-    if _joint(one, other, common, margin) <= level:  # a cheap test that settles most cases
+    if _joint(tally, other, common, margin) <= level:  # a cheap test that settles most cases
         return False
-    return evidence_that_larger(one, other, level, margin) > level
+    return evidence_that_larger(tally, other, level, margin) > level
 
 
-def _joint(one: Tally, other: Tally, mean: float, margin: float) -> float:
+def _joint(tally: Tally, other: Tally, mean: float, margin: float) -> float:
     return float(
-        one.evidence_against(np.array([mean + margin]), 1)[0]
+        tally.evidence_against(np.array([mean + margin]), 1)[0]
         + other.evidence_against(np.array([mean]), -1)[0]
     )
 
 
 def evidence_that_larger(
-    one: Tally, other: Tally, enough: float = 0.0, margin: float = 0.0
+    tally: Tally, other: Tally, enough: float = 0.0, margin: float = 0.0
 ) -> float:
     """The level at which the hypothesis mean(one) <= mean(other) + margin is rejected.
 
-    It is the minimum of a convex function of the mean of `other`, with the mean of `one` a margin
+    It is the minimum of a convex function of the mean of `other`, with the mean of `tally` a margin
     above it. The search stops once the value falls below `enough`.
     """
     low, high = 0.0, 1.0 - margin
     ratio = (math.sqrt(5) - 1) / 2
 
     def joint(mean: float) -> float:
-        return _joint(one, other, mean, margin)
+        return _joint(tally, other, mean, margin)
 
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = joint(left), joint(right)

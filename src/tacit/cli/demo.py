@@ -108,24 +108,24 @@ def _check_people(people: int) -> None:
         raise TacitError(f"people is {people:.4g}: must be from {LEAST} to {MOST:,}")
 
 
-def _wait(shown: DemoProgress) -> None:
+def _wait(progress: DemoProgress) -> None:
     """Wait until ^C."""
-    page = f"{shown.addresses[0]}/e/{shown.status['digest']}"
+    page = f"{progress.addresses[0]}/e/{progress.status['digest']}"
     print(f"serving at {page} until ^C", file=sys.stderr)
     with suppress(KeyboardInterrupt):
         while True:
             time.sleep(1.0)
 
 
-def _print_result(shown: DemoProgress) -> None:
+def _print_result(progress: DemoProgress) -> None:
     from tacit.service.demo import report
 
-    best, sure, promise = report.answer(shown)
+    best, sure, promise = report.answer(progress)
     print_sentence("which is best", best)
     print_sentence("how sure", sure)
     print_sentence("promised", promise)
-    if shown.estimates["contexts"] is not None:
-        _print_segments(shown)
+    if progress.estimates["contexts"] is not None:
+        _print_segments(progress)
     rows: list[list[Any]] = [
         [
             one["option"],
@@ -135,18 +135,18 @@ def _print_result(shown: DemoProgress) -> None:
             f"{one['best']:.0%}",
             one["decision"],
         ]
-        for one in shown.estimates["options"]
+        for one in progress.estimates["options"]
     ]
     heads = ["option", "answers", "mean", "95% interval", "best (about)", "verdict"]
     if rows:
-        print_table(shown.status["question"], heads, rows)
-    print_sentence("sent", " ".join(report.sent(shown)))
-    print_sentence("rejected", " ".join(report.rejected(shown)))
+        print_table(progress.status["question"], heads, rows)
+    print_sentence("sent", " ".join(report.sent(progress)))
+    print_sentence("rejected", " ".join(report.rejected(progress)))
     note = "everything ran here: this shows the protocol, not the separation of trust"
     print_sentence("note", note)
 
 
-def _print_segments(shown: DemoProgress) -> None:
+def _print_segments(progress: DemoProgress) -> None:
     """Which option for whom, as a table."""
     from tacit.service.pages.contexts import described, gained
 
@@ -158,12 +158,12 @@ def _print_segments(shown: DemoProgress) -> None:
             f"{one['low']:.1%} to {one['high']:.1%}",
             one["decision"],
         ]
-        for one in shown.estimates["contexts"]["answers"]
+        for one in progress.estimates["contexts"]["answers"]
     ]
     print_table(
         "which option for whom", ["segment", "option", "mean", "95% interval", "verdict"], rows
     )
-    for line in gained(shown.estimates["contexts"]["gains"]):
+    for line in gained(progress.estimates["contexts"]["gains"]):
         print_sentence("gain", line)
 
 
@@ -189,12 +189,12 @@ def _progress(as_json: bool) -> Iterator[Callable[[str, DemoProgress | None], No
         yield show
 
 
-def _summary(shown: DemoProgress) -> str:
-    status, people = shown.status, shown.status["people"]
+def _summary(progress: DemoProgress) -> str:
+    status, people = progress.status, progress.status["people"]
     ended = sum(one["stage"] in ("opened", "refused") for one in status["rounds"])
     leader = status["decided"] or (f"{status['best']} leads" if status["best"] else "learning")
     return (
-        f"{shown.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
+        f"{progress.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
         f"{ended} rounds over: {leader}"
     )
 

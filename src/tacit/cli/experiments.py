@@ -69,7 +69,7 @@ class PlanOptions:
 
 @grouped
 def plan(
-    asked: PlanOptions,
+    options: PlanOptions,
     algorithms: Annotated[
         str, option("Comma-separated algorithms instead of the trust models.")
     ] = "",
@@ -88,11 +88,11 @@ def plan(
     if out is not None:
         files.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    question = PlanRequest.of(**vars(asked), algorithms=names, progress=interactive())
+    question = PlanRequest.of(**vars(options), algorithms=names, progress=interactive())
     result = planning.answer(question)
     picture = None if out is None else str(plan_pictures.draw(result, out / "plan.png"))
     poisoning = None
-    if out is not None and asked.poisoned:
+    if out is not None and options.poisoned:
         poisoning = str(plan_pictures.draw_poisoning(question, result, out / "poisoning.png"))
     if as_json:
         costs = [cost.to_dict() for cost in result.costs]
@@ -101,15 +101,15 @@ def plan(
             "recommendation": result.recommendation,
             "picture": picture,
         }
-        if asked.poisoned:
+        if options.poisoned:
             rows = [asdict(row) for row in result.influence]
             record |= {"influence": rows, "picture_of_poisoning": poisoning}
             record |= {"contextual_influence": [asdict(row) for row in result.contextual]}
         print_json(record)
         return
-    print_plan(result, asked.horizon)
-    if asked.poisoned:
-        print_influence(result, asked.poisoned)
+    print_plan(result, options.horizon)
+    if options.poisoned:
+        print_influence(result, options.poisoned)
     print_sentence("advice", result.recommendation)
     for drawn in (picture, poisoning):
         if drawn is not None:

@@ -78,7 +78,7 @@ class LiveAuditOptions:
 
 
 def audit_live(
-    asked: LiveAuditOptions,
+    options: LiveAuditOptions,
     trust: str | None,
     seconds: float | None,
     false_positive_rate: float | None,
@@ -90,20 +90,20 @@ def audit_live(
     one_of("trust", trust or "two-servers", DEPLOYABLE)
     settings = deployment.AuditSettings(
         TrustModel(trust or "two-servers"),
-        asked.proofs,
-        asked.releases or deployment.RELEASES,
+        options.proofs,
+        options.releases or deployment.RELEASES,
         false_positive_rate or deployment.FALSE_POSITIVE_RATE,
         seconds or deployment.SECONDS,
     )
     with ExitStack() as stack:
-        role, coordinator, helper = _parties(asked, settings.trust, stack)
+        role, coordinator, helper = _parties(options, settings.trust, stack)
         watch = stack.enter_context(_progress(as_json))
         found = deployment.audit_deployment(settings, coordinator, helper, watch)
     _print(found, settings.trust, role, as_json)
 
 
 def _parties(
-    asked: LiveAuditOptions, trust: TrustModel, stack: ExitStack
+    options: LiveAuditOptions, trust: TrustModel, stack: ExitStack
 ) -> tuple[str, PartyClient, KeyedParty | None]:
     """The role of the audited party, the coordinator and the helper of the audit."""
     from tacit.service.audit.counterpart import KeyedParty, counterpart
@@ -111,19 +111,19 @@ def _parties(
     from tacit.service.demo.children import free_port
     from tacit.terms import ROLES
 
-    config = None if asked.config is None else load(asked.config)
+    config = None if options.config is None else load(options.config)
     helped = len(ROLES[trust]) > 1
-    listen = asked.listen or f"127.0.0.1:{free_port()}"
+    listen = options.listen or f"127.0.0.1:{free_port()}"
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-audit-")))
     if config is not None and config.role == "helper":
         if not helped:
             raise TacitError(f"trust is {trust.value}, which has no helper: audit the coordinator")
         mine = KeyedParty.of(
-            config, check_token_address(asked.url) if asked.url else local_url(config)
+            config, check_token_address(options.url) if options.url else local_url(config)
         )
-        own = stack.enter_context(counterpart("coordinator", directory, listen, asked.address))
+        own = stack.enter_context(counterpart("coordinator", directory, listen, options.address))
         return config.role, own.operated, mine
-    party = party_client(asked.config, asked.url, asked.token_file)
+    party = party_client(options.config, options.url, options.token_file)
     if not party.token:
         raise TacitError(
             "the admin token is missing: give --config, --token-file, or TACIT_ADMIN_TOKEN"
@@ -131,7 +131,7 @@ def _parties(
     party.experiments()  # a wrong address is noticed before anything starts
     if not helped:
         return "coordinator", party, None
-    own = stack.enter_context(counterpart("helper", directory, listen, asked.address))
+    own = stack.enter_context(counterpart("helper", directory, listen, options.address))
     return "coordinator", party, own
 
 
@@ -150,21 +150,21 @@ def _progress(as_json: bool) -> Iterator[Callable[[AuditProgress], None]]:
         )
 
 
-def _print(found: DeploymentAudit, trust: TrustModel, role: str, as_json: bool) -> None:
+def _print(audit: DeploymentAudit, trust: TrustModel, role: str, as_json: bool) -> None:
     record = {
         "audited": role,
         "trust": trust.value,
-        "experiment": found.experiment if as_json else found.experiment[:12],
-        "releases": found.releases,
-        "reports": found.reports,
-        "aborted_rounds": found.aborted,
-        "verdict": "the stated distribution" if found.passed else "NOT the stated distribution",
-        "rejected": ", ".join(sorted(found.rejected)) or "nothing",
-        **{f"p_{fault.value}": p for fault, p in found.p_values.items()},
-        "false_positive_rate": found.false_positive_rate,
-        "halved_noise_found_with": found.power,
-        "reused_noise_found": found.detects_repetition,
-        "seconds": round(found.seconds, 1),
+        "experiment": audit.experiment if as_json else audit.experiment[:12],
+        "releases": audit.releases,
+        "reports": audit.reports,
+        "aborted_rounds": audit.aborted,
+        "verdict": "the stated distribution" if audit.passed else "NOT the stated distribution",
+        "rejected": ", ".join(sorted(audit.rejected)) or "nothing",
+        **{f"p_{fault.value}": p for fault, p in audit.p_values.items()},
+        "false_positive_rate": audit.false_positive_rate,
+        "halved_noise_found_with": audit.power,
+        "reused_noise_found": audit.detects_repetition,
+        "seconds": round(audit.seconds, 1),
     }
     if as_json:
         record |= {"compared": CONTRIBUTIONS[trust].format(role=role), "note": NOTE}
@@ -172,5 +172,5 @@ def _print(found: DeploymentAudit, trust: TrustModel, role: str, as_json: bool) 
     if not as_json:
         print_sentence("compared", CONTRIBUTIONS[trust].format(role=role))
         print_sentence("note", NOTE)
-    if not found.passed:
+    if not audit.passed:
         raise typer.Exit(1)

@@ -189,15 +189,19 @@ def no_more(value: float) -> str:
     return re.sub(r"e([+-])0*", _power, down(value))
 
 
-def _power(found: re.Match[str]) -> str:
-    return "e-" if found[1] == "-" else "e"
+def _power(match: re.Match[str]) -> str:
+    return "e-" if match[1] == "-" else "e"
 
 
-def count_of(name: str, done: int, asked: int) -> str:
+def count_of(name: str, done: int, requested: int) -> str:
     """Format a count, and the requested count if it differs.
 
     >>> count_of("run", 1, 1), count_of("run", 2, 3)
     ('1 run', '2 of 3 runs')
     """
-    plural = "" if asked == 1 else "s"
-    return f"{asked} {name}{plural}" if done == asked else f"{done} of {asked} {name}{plural}"
+    plural = "" if requested == 1 else "s"
+    return (
+        f"{requested} {name}{plural}"
+        if done == requested
+        else f"{done} of {requested} {name}{plural}"
+    )

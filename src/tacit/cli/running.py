@@ -120,11 +120,11 @@ def listing(
 
 
 def _print_answer(
-    what: str, which: SelectedExperiment, as_json: bool, say: Callable[[Any], None]
+    text: str, which: SelectedExperiment, as_json: bool, say: Callable[[Any], None]
 ) -> None:
     """Print the coordinator's answer about an experiment, as JSON or in words."""
     party, digest = which.found()
-    said = party.get(f"/experiments/{digest}/{what}")
+    said = party.get(f"/experiments/{digest}/{text}")
     if as_json:
         print_json(said)
     else:
@@ -140,15 +140,15 @@ def status(which: SelectedExperiment, as_json: Json = False) -> None:
     _print_answer("status", which, as_json, lambda said: print_status(said, which))
 
 
-def print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
+def print_status(reply: dict[str, Any], which: SelectedExperiment) -> None:
     """Print the state of an experiment and its rounds."""
-    participants = said["people"]
-    print_sentence("experiment", f"{said['question']} ({said['state']})")
-    print_sentence("digest", said["digest"])
-    if said["ended"]:
+    participants = reply["people"]
+    print_sentence("experiment", f"{reply['question']} ({reply['state']})")
+    print_sentence("digest", reply["digest"])
+    if reply["ended"]:
         from tacit.service.pages.sentences import ENDINGS
 
-        print_sentence("why it ended", ENDINGS.get(said["ended"], said["ended"]))
+        print_sentence("why it ended", ENDINGS.get(reply["ended"], reply["ended"]))
     planned = (
         f"; {participants['planned']:,} planned" if participants["planned"] < UNBOUNDED else ""
     )
@@ -159,10 +159,10 @@ def print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
     )
     from tacit.service.pages.contexts import BY_DEVICE, SEVERAL
 
-    if said["contexts"] is not None:
-        _print_contexts(said["contexts"])
-    for row in said["rounds"]:
-        row["option"] = row["option"] or (SEVERAL if said["linear"] else BY_DEVICE)
+    if reply["contexts"] is not None:
+        _print_contexts(reply["contexts"])
+    for row in reply["rounds"]:
+        row["option"] = row["option"] or (SEVERAL if reply["linear"] else BY_DEVICE)
     rounds = [
         [
             row["number"],
@@ -173,18 +173,18 @@ def print_status(said: dict[str, Any], which: SelectedExperiment) -> None:
             row["reports"],
             _moment(row["closes"]),
         ]
-        for row in said["rounds"][-LAST_ROUNDS:]
+        for row in reply["rounds"][-LAST_ROUNDS:]
     ]
     print()
     heads = ["round", "option", "stage", "slots", "assigned", "reports", "closes (UTC)"]
-    print_table(f"last rounds, of {len(said['rounds'])}", heads, rounds)
-    if said["state"] == "running" and {row["stage"] for row in said["rounds"]} == {"preparing"}:
+    print_table(f"last rounds, of {len(reply['rounds'])}", heads, rounds)
+    if reply["state"] == "running" and {row["stage"] for row in reply["rounds"]} == {"preparing"}:
         print_sentence(
             "note",
             "rounds that stay in preparation wait for a helper that does not answer: tacit doctor",
         )
-    command = _NEXT.get(said["state"], "tacit experiment estimates")
-    print_sentence("next", command if said["state"] == "unsigned" else f"{command}{which}")
+    command = _NEXT.get(reply["state"], "tacit experiment estimates")
+    print_sentence("next", command if reply["state"] == "unsigned" else f"{command}{which}")
 
 
 ENDED = ("stopped", "finished")
@@ -210,11 +210,11 @@ def estimates(which: SelectedExperiment, as_json: Json = False) -> None:
     _print_answer("estimates", which, as_json, lambda said: _print_estimates(said, which))
 
 
-def _print_contexts(said: dict[str, Any]) -> None:
+def _print_contexts(reply: dict[str, Any]) -> None:
     """Which option for whom, and how sure."""
     from tacit.service.pages import contexts
 
-    answers = said["answers"]
+    answers = reply["answers"]
     if not answers:
         print_sentence("which option for whom", "nothing is known yet: no round has been released")
         return
@@ -231,17 +231,17 @@ def _print_contexts(said: dict[str, Any]) -> None:
         for one in answers
     ]
     print_table("segments", ["segment", "option", "mean", "95% sure", "decision"], rows)
-    for line in contexts.gained(said["gains"]):
+    for line in contexts.gained(reply["gains"]):
         print_sentence("gain", line)
 
 
-def _print_estimates(said: dict[str, Any], which: SelectedExperiment) -> None:
+def _print_estimates(reply: dict[str, Any], which: SelectedExperiment) -> None:
     """Print the estimates of an experiment."""
-    if said["contexts"] is not None:
-        _print_contexts(said["contexts"])
-        if not said["options"]:
+    if reply["contexts"] is not None:
+        _print_contexts(reply["contexts"])
+        if not reply["options"]:
             return
-    sure = f"{said['level']:.0%}"
+    sure = f"{reply['level']:.0%}"
     columns: dict[str, Callable[[dict[str, Any]], Any]] = {
         "option": lambda row: row["option"],
         "participants": lambda row: row["participants"],
@@ -253,44 +253,44 @@ def _print_estimates(said: dict[str, Any], which: SelectedExperiment) -> None:
         "guard": lambda row: _between(row["guardrail_low"], row["guardrail_high"]),
         "decision": lambda row: "paused" if row["paused"] else row["decision"],
     }
-    rows = [[cell(row) for cell in columns.values()] for row in said["options"]]
+    rows = [[cell(row) for cell in columns.values()] for row in reply["options"]]
     kept = [k for k in range(len(columns)) if any(row[k] is not None for row in rows)]
     heads = list(columns)
-    title = "arm summary" if said["contexts"] is None else "one option for everybody (slice)"
+    title = "arm summary" if reply["contexts"] is None else "one option for everybody (slice)"
     print_table(title, [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
-    for row in said["options"]:
+    for row in reply["options"]:
         if row["paused"]:
             print_sentence(f"{row['option']} is paused", row["paused"])
-    if any(row["lift_low"] is not None and row["lift_high"] is None for row in said["options"]):
+    if any(row["lift_low"] is not None and row["lift_high"] is None for row in reply["options"]):
         print_sentence(
             NO_LIMIT,
             "with both options uncertain, the control's mean may still be 0, so a lift over it may "
             "be of any size",
         )
-    if said["contexts"] is None:
-        print_sentence("which is best", verdict(said))
-        if said["decided"]:
+    if reply["contexts"] is None:
+        print_sentence("which is best", verdict(reply))
+        if reply["decided"]:
             print_sentence("next", f"tacit experiment export results.csv{which}")
-    if said["sample_ratio"]["mismatch"]:
+    if reply["sample_ratio"]["mismatch"]:
         print_sentence(
             "warning",
-            f"sample ratio mismatch (p = {said['sample_ratio']['p']:.2g}): options lose different "
+            f"sample ratio mismatch (p = {reply['sample_ratio']['p']:.2g}): options lose different "
             "shares of reports; check why devices fail to report",
         )
 
 
-def verdict(said: dict[str, Any]) -> str:
+def verdict(reply: dict[str, Any]) -> str:
     """Which option is best, and how certain that is, in a sentence."""
-    known = [row for row in said["options"] if row["mean"] is not None and row["participants"]]
+    known = [row for row in reply["options"] if row["mean"] is not None and row["participants"]]
     if not known:
         return "nothing is known yet: no round has been released"
-    sure = f"{said['level']:.0%}"
-    if said["decided"]:
+    sure = f"{reply['level']:.0%}"
+    if reply["decided"]:
         return (
-            f"{said['decided']} is better than every other option; this decision has a false "
-            f"positive rate of at most {1 - said['level']:.0%}, at any time"
+            f"{reply['decided']} is better than every other option; this decision has a false "
+            f"positive rate of at most {1 - reply['level']:.0%}, at any time"
         )
-    best = next((row for row in known if row["option"] == said["best"]), known[0])
+    best = next((row for row in known if row["option"] == reply["best"]), known[0])
     worse = [row["option"] for row in known if row["decision"] == "worse"]
     out = f"; {', '.join(worse)} {'is' if len(worse) == 1 else 'are'} out" if worse else ""
     return (

@@ -362,12 +362,14 @@ def request_evaluation(
     show({"request": str(file), "result": "none yet: run a job"}, "evaluation", as_json)
 
 
-def _simulate_evaluation(asked: EvaluationRequest, replay: Path, seed: int, as_json: bool) -> None:
+def _simulate_evaluation(
+    request: EvaluationRequest, replay: Path, seed: int, as_json: bool
+) -> None:
     import numpy as np
 
     from tacit.silos.replays import read_replay
 
-    found = read_replay(replay).evaluate(asked, np.random.default_rng(seed))
+    found = read_replay(replay).evaluate(request, np.random.default_rng(seed))
     show(found.to_dict(), "evaluation, simulated: its noise comes from a seed", as_json)
 
 

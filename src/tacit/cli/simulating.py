@@ -206,11 +206,11 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
     exit_after_interrupt(result.done.interrupted, len(result.runs), result.done.asked)
 
 
-def as_in_theorem(found: dict[str, Any]) -> str:
+def as_in_theorem(record: dict[str, Any]) -> str:
     """The Rényi divergences or ρ of a guarantee, as a sentence."""
-    if "rho" in found:
-        return f"{up(found['rho'])}-zCDP, to the same adversary and under the same assumptions."
-    curve = ", ".join(f"({order:g}, {up(value)})" for order, value in found["renyi_curve"])
+    if "rho" in record:
+        return f"{up(record['rho'])}-zCDP, to the same adversary and under the same assumptions."
+    curve = ", ".join(f"({order:g}, {up(value)})" for order, value in record["renyi_curve"])
     return f"(α, ε(α))-RDP at {curve}, to the same adversary and under the same assumptions."
 
 
@@ -389,15 +389,15 @@ def format_lift(row: dict[str, Any]) -> str:
     return f"{middle} ({row['lift_low']:+.0%} – {high})"
 
 
-def exit_after_interrupt(interrupted: bool, done: int, asked: int, then: str = "") -> None:
+def exit_after_interrupt(interrupted: bool, done: int, requested: int, then: str = "") -> None:
     """After an interrupt, print the progress on standard error and exit with 130."""
     if interrupted:
-        typer.echo(f"tacit: interrupted, {done} of {asked}{then}", err=True)
+        typer.echo(f"tacit: interrupted, {done} of {requested}{then}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
 def report_comparison(
-    compared: Results, environment: Any, out: Path, as_json: bool, asked: int
+    compared: Results, environment: Any, out: Path, as_json: bool, requested: int
 ) -> None:
     """Print one table and draw one plot; without matplotlib, only the table."""
     from tacit.simulation import write_csv
@@ -416,7 +416,7 @@ def report_comparison(
             print_sentence("participants", environment.remark.text())
         print_sentence("no picture" if missing else "picture", missing or str(picture))
     done = sum(not result.done.interrupted for result in compared)
-    exit_after_interrupt(done < asked, done, asked)
+    exit_after_interrupt(done < requested, done, requested)
 
 
 def draw(compared: Results, path: Path) -> tuple[Path | None, str]:

@@ -90,35 +90,38 @@ def report(
         print_sentence(path.stem, str(path))
 
 
-def print_cost_estimate(found: CostEstimate, as_json: bool) -> None:
+def print_cost_estimate(estimate: CostEstimate, as_json: bool) -> None:
     """Print the cost estimate of a dry run."""
     from tacit.simulation.progress import duration
 
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(estimate))
     else:
-        alone = f" ({found.merged:,} more are equal to others)" if found.merged else ""
+        alone = f" ({estimate.merged:,} more are equal to others)" if estimate.merged else ""
         rows: list[list[Any]] = [
-            ["configurations", f"{found.configurations:,}{alone}"],
-            ["cells", found.cells],
-            ["finished before", found.done],
-            ["seconds on one core", round(found.core_seconds, 1)],
-            [f"with {found.workers} worker{'s' * (found.workers != 1)}", duration(found.seconds)],
+            ["configurations", f"{estimate.configurations:,}{alone}"],
+            ["cells", estimate.cells],
+            ["finished before", estimate.done],
+            ["seconds on one core", round(estimate.core_seconds, 1)],
+            [
+                f"with {estimate.workers} worker{'s' * (estimate.workers != 1)}",
+                duration(estimate.seconds),
+            ],
         ]
-        probes = f"measured on {found.probes} probe cell{'s' * (found.probes != 1)}"
+        probes = f"measured on {estimate.probes} probe cell{'s' * (estimate.probes != 1)}"
         print_table(f"a dry run, {probes}", None, rows)
-    _failed(list(found.failures))
+    _failed(list(estimate.failures))
 
 
-def print_outcome(swept: SweepOutcome, where: Path, as_json: bool) -> None:
+def print_outcome(swept: SweepOutcome, directory: Path, as_json: bool) -> None:
     """Print the outcome of a sweep."""
     from tacit.simulation.store import LOG
 
     cells, done = swept.study.cells, len(swept.rows)
     if swept.unread:
-        text = f"{where / LOG}: {swept.unread} damaged lines were ignored, their cells repeated"
+        text = f"{directory / LOG}: {swept.unread} damaged lines were ignored, their cells repeated"
         typer.echo(f"tacit: {text}", err=True)
-    rows = _summary(where) if done else []
+    rows = _summary(directory) if done else []
     if as_json:
         shown = [{k: v for k, v in one.items() if k != "trace"} for one in swept.failures]
         print_json(
@@ -139,17 +142,17 @@ def print_outcome(swept: SweepOutcome, where: Path, as_json: bool) -> None:
             print_sentence("resumed", f"{swept.before:,} of {cells:,} cells were finished before")
         if swept.file is not None:
             print_sentence("results", str(swept.file))
-            print_sentence("report", f"tacit report {shlex.quote(str(where))}")
+            print_sentence("report", f"tacit report {shlex.quote(str(directory))}")
     then = " cells are kept; the same command goes on"
     exit_after_interrupt(swept.interrupted, done, cells, then)
     _failed(swept.failures)
 
 
-def _summary(where: Path) -> list[dict[str, Any]]:
+def _summary(directory: Path) -> list[dict[str, Any]]:
     from tacit.simulation.report import entries, summaries
     from tacit.simulation.sweeping import read_saved
 
-    listed = entries(read_saved(where))
+    listed = entries(read_saved(directory))
     return [
         row
         | {

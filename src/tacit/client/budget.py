@@ -340,6 +340,6 @@ def _check_limit(limit: object) -> None:
     require(holds, "the limit", repr(limit), "a Fraction of at least 0, or None for no limit")
 
 
-def _lesser(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+def _lesser(first: Fraction | None, second: Fraction | None) -> Fraction | None:
     """The smaller of two limits, where None means no limit."""
-    return min((limit for limit in (one, other) if limit is not None), default=None)
+    return min((limit for limit in (first, second) if limit is not None), default=None)

@@ -44,47 +44,47 @@ def check_context(terms: Terms, context: Context | None) -> None:
     terms.context.features(terms.options).code(context)
 
 
-def choose(terms: Terms, about: Binding, context: Context | None) -> ChosenOption:
+def choose(terms: Terms, binding: Binding, context: Context | None) -> ChosenOption:
     """The option of a round that complies with the terms, and the levels if nothing happens.
 
     Parameters
     ----------
     terms : Terms
         The terms.
-    about : Binding
+    binding : Binding
         The fields of the announced round.
     context : mapping or None
         The value of each field of the context; None where the terms have none.
     """
     answer = default_levels(terms.answer)
-    if about.option != BY_POLICY:
-        return ChosenOption(terms.options[about.option], answer)
+    if binding.option != BY_POLICY:
+        return ChosenOption(terms.options[binding.option], answer)
     if isinstance(terms.context, FittedTerms):
-        plays = plays_of(terms, about)
+        plays = plays_of(terms, binding)
         return ChosenOption(plays[0], answer * len(plays), plays)
     if terms.context is None or context is None:
         raise Rejected("the round asks the device to choose: must be under terms with a context")
-    chosen = terms.context.choose(about.policy, terms.options, context)
+    chosen = terms.context.choose(binding.policy, terms.options, context)
     return ChosenOption(terms.options[chosen.option], (*chosen.known, *answer))
 
 
-def plays_of(terms: Terms, about: Binding) -> tuple[str, ...]:
+def plays_of(terms: Terms, binding: Binding) -> tuple[str, ...]:
     """The options that a participant of a round tries, in order; empty where it is one option."""
-    if not isinstance(terms.context, FittedTerms) or about.option != BY_POLICY:
+    if not isinstance(terms.context, FittedTerms) or binding.option != BY_POLICY:
         return ()
-    policy = terms.context.policy(about.policy, len(terms.options))
+    policy = terms.context.policy(binding.policy, len(terms.options))
     return tuple(terms.options[option] for option in policy.sequence)
 
 
-def numbers_of(terms: Terms, about: Binding, levels: Sequence[int]) -> list[int]:
+def numbers_of(terms: Terms, binding: Binding, levels: Sequence[int]) -> list[int]:
     """The numbers of a report: the statistic of the stored levels, or the levels themselves."""
     context = terms.context
-    if about.option != BY_POLICY or context is None:
+    if binding.option != BY_POLICY or context is None:
         return list(levels)
     if isinstance(context, FittedTerms):
         count = len(terms.options)
         report = context.report(count, terms.answer.levels)
-        return report.vector(context.policy(about.policy, count), levels)
+        return report.vector(context.policy(binding.policy, count), levels)
     known, level = levels[: context.known_size], levels[context.known_size]
     return context.vector(len(terms.options), terms.answer.levels, known, level)
 

@@ -23,14 +23,14 @@ class NetworkStream(Protocol):
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of these bytes."""
 
-    def start_tls(self, *given: Any, **named: Any) -> NetworkStream:
+    def start_tls(self, *args: Any, **kwargs: Any) -> NetworkStream:
         """The connection under TLS."""
 
 
 class NetworkBackend(Protocol):
     """What opens the connections of a transport of `httpx`."""
 
-    def connect_tcp(self, *given: Any, **named: Any) -> NetworkStream:
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> NetworkStream:
         """A new connection."""
 
 
@@ -56,9 +56,9 @@ class LimitedStream:
         for at in range(0, len(buffer), _SLICE):
             self._stream.write(buffer[at : at + _SLICE], self._left(timeout))
 
-    def start_tls(self, *given: Any, **named: Any) -> LimitedStream:
+    def start_tls(self, *args: Any, **kwargs: Any) -> LimitedStream:
         """The connection under TLS."""
-        return LimitedStream(self._stream.start_tls(*given, **named), self._seconds)
+        return LimitedStream(self._stream.start_tls(*args, **kwargs), self._seconds)
 
     def _left(self, timeout: float | None) -> float:
         left = self._end - time.monotonic()
@@ -73,9 +73,9 @@ class LimitedBackend:
     def __init__(self, backend: NetworkBackend, seconds: float) -> None:
         self._backend, self._seconds = backend, seconds
 
-    def connect_tcp(self, *given: Any, **named: Any) -> LimitedStream:
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> LimitedStream:
         """A new connection."""
-        return LimitedStream(self._backend.connect_tcp(*given, **named), self._seconds)
+        return LimitedStream(self._backend.connect_tcp(*args, **kwargs), self._seconds)
 
 
 def limit_exchanges(http: object, seconds: float) -> None:

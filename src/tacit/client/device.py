@@ -295,7 +295,7 @@ class DeviceCore:
             return reached if known.state in ("running", "paused") else None
         return None
 
-    def _accept_assignment(self, pinned: Pinned, reply: Reply, about: _SlotRequest) -> Slot:
+    def _accept_assignment(self, pinned: Pinned, reply: Reply, request: _SlotRequest) -> Slot:
         """Accept the coordinator's assignment, or reject it and discard the nonce."""
         try:
             found = document(reply, "the coordinator")
@@ -306,18 +306,18 @@ class DeviceCore:
             if asked or option is None:
                 announcement = bytes_of(found, "announcement", "the coordinator")
             if asked:
-                return self._check_round(pinned, announcement, _slot(found), option, about)
+                return self._check_round(pinned, announcement, _slot(found), option, request)
             if option is None:
                 announced = reporter(pinned.terms).announced(pinned, announcement)
-                option = choose(pinned.terms, announced.binding, about.context).option
+                option = choose(pinned.terms, announced.binding, request.context).option
         except Unavailable:
             raise  # the retry uses the same nonce and gets the same slot
         except TacitError:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise
-        until = about.now + max(float(pinned.terms.answer.window), UNASKED)
+        until = request.now + max(float(pinned.terms.answer.window), UNASKED)
         with self.ledger.together():
-            self.ledger.keep_option(pinned.terms.digest, option, about.now, until)
+            self.ledger.keep_option(pinned.terms.digest, option, request.now, until)
             return self._kept(self._known(pinned.terms.digest))
 
     def _check_round(
@@ -326,10 +326,10 @@ class DeviceCore:
         announcement: bytes,
         slot: ReportSlot,
         option: str | None,
-        about: _SlotRequest,
+        request: _SlotRequest,
     ) -> Slot:
         """Check a round against the terms and the clock before drawing any randomness."""
-        model, now = reporter(pinned.terms), about.now
+        model, now = reporter(pinned.terms), request.now
         announced = model.announced(pinned, announcement)
         cost = model.cost(pinned, announced)
         check_times(announced, now)
@@ -341,7 +341,7 @@ class DeviceCore:
         with self.ledger.together():
             self.ledger.check_round(pinned.terms.digest, announced.identity, slot, cost, now)
             seed = self._source(SEED_SIZE)
-            chosen = choose(pinned.terms, announced.binding, about.context)
+            chosen = choose(pinned.terms, announced.binding, request.context)
             self.ledger.join(
                 AcceptedSlot(
                     announced.identity,
@@ -355,7 +355,7 @@ class DeviceCore:
                     RequestSchedule.of(announced, now, seed).first_send,
                     float(announced.binding.closes),
                     chosen.levels,
-                    about.invitation,
+                    request.invitation,
                     pinned.terms.delta_cost,
                 )
             )
@@ -392,133 +392,146 @@ class DeviceCore:
         outcomes = [when for one in waiting for when in self._outcomes_due(one)]
         return DueTimes(min(reports, default=None), min(outcomes, default=None))
 
-    def _advance(self, running: OpenParticipation) -> Conversation[bool]:
+    def _advance(self, participation: OpenParticipation) -> Conversation[bool]:
         """Advance one participation as far as possible now; return whether anything was due."""
-        closes = self._announced(running).binding.closes
-        if running.levels is not None:
-            if self._clock() < self._pace(running).first_send:
+        closes = self._announced(participation).binding.closes
+        if participation.levels is not None:
+            if self._clock() < self._pace(participation).first_send:
                 return False
             if self._clock() >= closes:
-                self.ledger.end(running.identity, ParticipationOutcome.MISSED)
+                self.ledger.end(participation.identity, ParticipationOutcome.MISSED)
                 return True
         with self.ledger.together():
-            self.ledger.charge(running.identity, reporter(running.pinned.terms).encode)
-            deliveries = self.ledger.deliveries(running.identity)
+            self.ledger.charge(participation.identity, reporter(participation.pinned.terms).encode)
+            deliveries = self.ledger.deliveries(participation.identity)
         for post in deliveries:
-            yield from self._send(running, post, closes)
+            yield from self._send(participation, post, closes)
         if self._clock() >= closes:
-            terms = running.pinned.terms
-            url = f"{coordinator_of(terms).rstrip('/')}/rounds/{running.identity.hex()}"
-            if not (yield from self._stages(running, url)):
-                self.ledger.expire(running.identity)
-                yield from self._ask(running)
+            terms = participation.pinned.terms
+            url = f"{coordinator_of(terms).rstrip('/')}/rounds/{participation.identity.hex()}"
+            if not (yield from self._stages(participation, url)):
+                self.ledger.expire(participation.identity)
+                yield from self._ask(participation)
         return True
 
-    def _stages(self, running: OpenParticipation, url: str) -> Conversation[bool]:
+    def _stages(self, participation: OpenParticipation, url: str) -> Conversation[bool]:
         """Answer stages; none is asked or answered once the participant has left."""
-        model = reporter(running.pinned.terms)
-        conversation = model.stages(running, url, self._clock())
+        model = reporter(participation.pinned.terms)
+        conversation = model.stages(participation, url, self._clock())
         try:
             request = next(conversation)
-            while self.ledger.deliveries(running.identity):
+            while self.ledger.deliveries(participation.identity):
                 request = conversation.send((yield request))
         except StopIteration as done:
             return bool(done.value)
-        model.forget(running)
+        model.forget(participation)
         return False
 
-    def _send(self, running: OpenParticipation, post: Delivery, closes: int) -> Conversation[None]:
-        if post.encrypted is None or not self._claim(running, post, Attempt.REPORT, closes):
+    def _send(
+        self, participation: OpenParticipation, post: Delivery, closes: int
+    ) -> Conversation[None]:
+        if post.encrypted is None or not self._claim(participation, post, Attempt.REPORT, closes):
             return
         headers = [("Content-Type", "application/octet-stream")]
-        if running.invitation:
-            helped = post.role == running.pinned.terms.helper
-            shown = running.invitation if helped else without_secret(running.invitation)
+        if participation.invitation:
+            helped = post.role == participation.pinned.terms.helper
+            shown = participation.invitation if helped else without_secret(participation.invitation)
             headers.append(("Tacit-Invitation", shown))
-        url = f"{_round_url(running, post)}/reports/{running.slot.number}"
+        url = f"{_round_url(participation, post)}/reports/{participation.slot.number}"
         reply = yield Request("PUT", url, post.encrypted, tuple(headers))
         if 200 <= reply.status < 300:
             self.ledger.accepted(post, self._clock())
         elif reply.status in _FINAL:
             self.ledger.rejected(post, f"rejected: {reply.error_text}")
 
-    def _ask(self, running: OpenParticipation) -> Conversation[None]:
+    def _ask(self, participation: OpenParticipation) -> Conversation[None]:
         """Query the round's outcome; a refund requires what the trust model asks for."""
-        for post in self.ledger.deliveries(running.identity):
-            if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
-                reply = yield Request("GET", f"{_round_url(running, post)}/outcome")
-                if reply.status == 200 and self._final(running, post, reply.content):
+        for post in self.ledger.deliveries(participation.identity):
+            if _questions_left(post) and self._claim(participation, post, Attempt.OUTCOME):
+                reply = yield Request("GET", f"{_round_url(participation, post)}/outcome")
+                if reply.status == 200 and self._final(participation, post, reply.content):
                     self.ledger.keep_outcome(post, reply.content)
-        posts = self.ledger.deliveries(running.identity)
+        posts = self.ledger.deliveries(participation.identity)
         words = [post.outcome for post in posts if post.outcome is not None]
-        said = {read_outcome(running.pinned, self._announced(running), word)[1] for word in words}
+        said = {
+            read_outcome(participation.pinned, self._announced(participation), word)[1]
+            for word in words
+        }
         if RoundOutcome.RELEASED in said:
-            self.ledger.end(running.identity, ParticipationOutcome.RELEASED)
+            self.ledger.end(participation.identity, ParticipationOutcome.RELEASED)
         elif posts and not any(map(_questions_left, posts)):
-            model = reporter(running.pinned.terms)
-            refund = model.refunds(running.pinned, running.announcement, words)
+            model = reporter(participation.pinned.terms)
+            refund = model.refunds(participation.pinned, participation.announcement, words)
             aborted = RoundOutcome.ABORTED in said
             outcome = ParticipationOutcome.ABORTED if aborted else ParticipationOutcome.UNKNOWN
-            self.ledger.end(running.identity, outcome, refund=refund)
+            self.ledger.end(participation.identity, outcome, refund=refund)
 
-    def _final(self, running: OpenParticipation, post: Delivery, message: bytes) -> bool:
+    def _final(self, participation: OpenParticipation, post: Delivery, message: bytes) -> bool:
         """Whether this is a valid signed outcome of that server other than `UNKNOWN`."""
         try:
-            role, said = read_outcome(running.pinned, self._announced(running), message)
+            role, said = read_outcome(participation.pinned, self._announced(participation), message)
         except Rejected:
             return False
         return role == post.role and said is not RoundOutcome.UNKNOWN
 
     # Times
 
-    def seconds_until(self, when: float | None) -> float | None:
+    def seconds_until(self, time: float | None) -> float | None:
         """Seconds until a time, at least 0; None for None."""
-        return None if when is None else max(0.0, when - self._clock())
+        return None if time is None else max(0.0, time - self._clock())
 
-    def _reports_due(self, running: OpenParticipation) -> list[float]:
+    def _reports_due(self, participation: OpenParticipation) -> list[float]:
         """Times of the next attempts to send report shares."""
-        pace, closes = self._pace(running), self._announced(running).binding.closes
-        if running.levels is not None:
+        pace, closes = self._pace(participation), self._announced(participation).binding.closes
+        if participation.levels is not None:
             return [pace.first_send]
         times = [
             pace.next_attempt(Attempt.REPORT, post.role, *post.attempts[Attempt.REPORT])
-            for post in running.deliveries
+            for post in participation.deliveries
             if post.encrypted is not None
         ]
-        stage = reporter(running.pinned.terms).stage_due(running)
+        stage = reporter(participation.pinned.terms).stage_due(participation)
         return [when for when in times if when < closes] + ([] if stage is None else [stage])
 
-    def _outcomes_due(self, running: OpenParticipation) -> list[float]:
+    def _outcomes_due(self, participation: OpenParticipation) -> list[float]:
         """Times of the next outcome queries."""
-        pace = self._pace(running)
+        pace = self._pace(participation)
         return [
             pace.next_attempt(Attempt.OUTCOME, post.role, *post.attempts[Attempt.OUTCOME])
-            for post in running.deliveries
+            for post in participation.deliveries
             if _questions_left(post)
         ]
 
     def _claim(
-        self, running: OpenParticipation, post: Delivery, what: Attempt, until: float = float("inf")
+        self,
+        participation: OpenParticipation,
+        post: Delivery,
+        attempt: Attempt,
+        until: float = float("inf"),
     ) -> bool:
         """Whether an attempt is due and this process claimed it."""
-        now, (attempts, last) = self._clock(), post.attempts[what]
-        due = self._pace(running).next_attempt(what, post.role, attempts, last)
-        return due <= now < until and self.ledger.claim(post, what, now)
+        now, (attempts, last) = self._clock(), post.attempts[attempt]
+        due = self._pace(participation).next_attempt(attempt, post.role, attempts, last)
+        return due <= now < until and self.ledger.claim(post, attempt, now)
 
     def _known(self, digest: bytes) -> KnownTerms:
         known = self.ledger.known(digest)
         assert known is not None
         return known
 
-    def _announced(self, running: OpenParticipation) -> LiveRound:
-        return reporter(running.pinned.terms).announced(running.pinned, running.announcement)
+    def _announced(self, participation: OpenParticipation) -> LiveRound:
+        return reporter(participation.pinned.terms).announced(
+            participation.pinned, participation.announcement
+        )
 
-    def _pace(self, running: OpenParticipation) -> RequestSchedule:
-        return RequestSchedule.of(self._announced(running), running.joined, running.seed)
+    def _pace(self, participation: OpenParticipation) -> RequestSchedule:
+        return RequestSchedule.of(
+            self._announced(participation), participation.joined, participation.seed
+        )
 
 
-def _round_url(running: OpenParticipation, post: Delivery) -> str:
-    return f"{post.address.rstrip('/')}/rounds/{running.identity.hex()}"
+def _round_url(participation: OpenParticipation, post: Delivery) -> str:
+    return f"{post.address.rstrip('/')}/rounds/{participation.identity.hex()}"
 
 
 def _questions_left(post: Delivery) -> bool:
@@ -568,18 +581,18 @@ def _digest(experiment: Experiment) -> bytes:
     return unhex(digits, "experiment")
 
 
-def _option(terms: Terms, found: dict[str, object]) -> str | None:
+def _option(terms: Terms, reply: dict[str, object]) -> str | None:
     """The assigned option; None where the device chooses."""
-    if terms.context is not None and found.get("option") is None:
+    if terms.context is not None and reply.get("option") is None:
         return None
-    option = text_of(found, "option", "the coordinator")
+    option = text_of(reply, "option", "the coordinator")
     known = option in terms.options
     require(known, "option", repr(option), "one of the options of the terms", Rejected)
     return option
 
 
-def _slot(found: dict[str, object]) -> ReportSlot:
-    number = found.get("place")
+def _slot(reply: dict[str, object]) -> ReportSlot:
+    number = reply.get("place")
     if isinstance(number, bool) or not isinstance(number, int):
         raise Rejected(f"slot of the coordinator is {number!r}: must be a whole number")
-    return ReportSlot(number, bytes_of(found, "token", "the coordinator"))
+    return ReportSlot(number, bytes_of(reply, "token", "the coordinator"))

@@ -56,42 +56,42 @@ Conversation = Generator[Request, Reply, T]
 """Generator of requests that receives replies and returns a result."""
 
 
-def document(reply: Reply, who: str) -> dict[str, Any]:
+def document(reply: Reply, party: str) -> dict[str, Any]:
     """The JSON object of a successful reply.
 
     Raises `Offline` if a retry may help, otherwise `Rejected`.
     """
     if reply.status == 0 or reply.status == 429 or reply.status >= 500:
-        raise Offline(f"{who} is unavailable ({reply.error_text}). Try again later")
+        raise Offline(f"{party} is unavailable ({reply.error_text}). Try again later")
     if not 200 <= reply.status < 300:
-        raise Rejected(f"{who} rejects the request: {reply.error_text}")
+        raise Rejected(f"{party} rejects the request: {reply.error_text}")
     try:
         found = json.loads(reply.content)
     except (ValueError, RecursionError):  # also for integers of thousands of digits
         found = None
     if not isinstance(found, dict):
-        raise Rejected(f"reply of {who} is invalid: must be a JSON object")
+        raise Rejected(f"reply of {party} is invalid: must be a JSON object")
     return found
 
 
-def text_of(found: dict[str, Any], name: str, who: str) -> str:
+def text_of(document: dict[str, Any], name: str, party: str) -> str:
     """A string field of a JSON object."""
-    value = found.get(name)
+    value = document.get(name)
     if not isinstance(value, str):
-        raise Rejected(f"{name} in the reply of {who} is {value!r}: must be a string")
+        raise Rejected(f"{name} in the reply of {party} is {value!r}: must be a string")
     return value
 
 
-def bytes_of(found: dict[str, Any], name: str, who: str) -> bytes:
+def bytes_of(document: dict[str, Any], name: str, party: str) -> bytes:
     """A hexadecimal field of a JSON object, as bytes."""
-    return unhex(text_of(found, name, who), f"{who}'s {name}")
+    return unhex(text_of(document, name, party), f"{party}'s {name}")
 
 
-def unhex(text: object, what: str) -> bytes:
+def unhex(text: object, name: str) -> bytes:
     """Decode hexadecimal digits; raise `Rejected` if they are invalid."""
     try:
         if isinstance(text, str) and text.isalnum():
             return bytes.fromhex(text)
     except ValueError:
         pass
-    raise Rejected(f"{what} is {text!r}: must consist of hexadecimal digits")
+    raise Rejected(f"{name} is {text!r}: must consist of hexadecimal digits")

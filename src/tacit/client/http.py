@@ -272,16 +272,16 @@ def connection(
 ) -> TransportT | ClientT:
     """The given connection or a new one, through the given proxy or those of the environment."""
     if proxy is not None:
-        check_proxy(proxy, address, given=http is not None)
+        check_proxy(proxy, address, has_client=http is not None)
         return transport(tls_context(), proxy=proxy)
     if http is None and uses_proxies():
         http = client(verify=tls_context(), timeout=TIMEOUT, mounts=NEARBY)
     return without_cookies(http or transport(tls_context()))
 
 
-def check_proxy(proxy: str, address: str, *, given: bool) -> None:
+def check_proxy(proxy: str, address: str, *, has_client: bool) -> None:
     """Reject a proxy that would not hide the device, or see what it sends."""
-    if given:
+    if has_client:
         raise TacitError("proxy and http are both given: must be one. Set the proxy of http.")
     parts = urlsplit(proxy)
     known = parts.scheme in ("http", "https") and parts.hostname

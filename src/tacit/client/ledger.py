@@ -185,11 +185,11 @@ class Ledger(Budget):
                 self._keep_option(lineage, option, until)
 
     def _keep_option(
-        self, lineage: int, option: str, until: float, asked: bytes | None = None
+        self, lineage: int, option: str, until: float, chosen: bytes | None = None
     ) -> None:
         self._run(
             "UPDATE lineages SET option = ?, until = ?, asked = ?, nonce = NULL WHERE id = ?",
-            *(option, until, asked, lineage),
+            *(option, until, chosen, lineage),
         )
 
     def check_round(
@@ -357,7 +357,7 @@ class Ledger(Budget):
                 *(identity, row["report"]),
             )
 
-    def claim(self, delivery: Delivery, what: Attempt, now: float) -> bool:
+    def claim(self, delivery: Delivery, attempt: Attempt, now: float) -> bool:
         """Claim the next attempt for this process.
 
         False if another process was faster, or if the participation is over, as after a withdrawal.
@@ -366,16 +366,17 @@ class Ledger(Budget):
         ----------
         delivery : Delivery
             The server's side of the participation, as it was read.
-        what : Attempt
+        attempt : Attempt
             Sending the report share, or asking for the outcome.
         now : float
             The time in seconds since 1970.
         """
         done = self._write(
-            f"UPDATE shares SET {what.value}_attempts = {what.value}_attempts + 1, "
-            f"{what.value}_last = ? WHERE identity = ? AND role = ? AND {what.value}_attempts = ? "
+            f"UPDATE shares SET {attempt.value}_attempts = {attempt.value}_attempts + 1, "
+            f"{attempt.value}_last = ? WHERE identity = ? AND role = ? "
+            f"AND {attempt.value}_attempts = ? "
             "AND identity IN (SELECT identity FROM rounds WHERE outcome IS NULL)",
-            *(now, delivery.identity, delivery.role, delivery.attempts[what][0]),
+            *(now, delivery.identity, delivery.role, delivery.attempts[attempt][0]),
         )
         return done.rowcount == 1
 
@@ -383,9 +384,9 @@ class Ledger(Budget):
         """Delete a report share that its server accepted now, in seconds since 1970."""
         self._update(delivery, "encrypted = NULL, sent = ?", now)
 
-    def rejected(self, delivery: Delivery, why: str) -> None:
+    def rejected(self, delivery: Delivery, reason: str) -> None:
         """Delete a report share that its server rejected permanently, and store the reason."""
-        self._update(delivery, "encrypted = NULL, rejected = ?", why)
+        self._update(delivery, "encrypted = NULL, rejected = ?", reason)
 
     def keep_outcome(self, delivery: Delivery, outcome: bytes) -> None:
         """Store a server's signed statement of the round's outcome."""

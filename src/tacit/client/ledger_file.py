@@ -115,11 +115,11 @@ class LedgerFile:
         except (sqlite3.Error, OSError) as problem:
             raise self._unusable(str(problem)) from None
 
-    def _unusable(self, why: str) -> LedgerError:
+    def _unusable(self, reason: str) -> LedgerError:
         return LedgerError(
-            f"ledger {self.path} cannot be used ({why}). Nothing was changed and nothing is sent: "
-            "create its directory, free the disk, or restore a copy of the file that is not older "
-            "than the last report"
+            f"ledger {self.path} cannot be used ({reason}). Nothing was changed and nothing is "
+            "sent: create its directory, free the disk, or restore a copy of the file that is not "
+            "older than the last report"
         )
 
     @contextmanager

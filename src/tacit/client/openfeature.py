@@ -220,7 +220,7 @@ class TacitProvider(AbstractProvider):
             except TacitError as problem:
                 _log.warning("Event %s not recorded: %s", tracking_event_name, problem)
 
-    def _record_try(self, flag: Flag, about: Answer, answer: Fraction) -> None:
+    def _record_try(self, flag: Flag, reported: Answer, answer: Fraction) -> None:
         """Record the answer about the option that a flag has, which then has the next."""
         with self._lock:
             tries = self._tries.get(flag.experiment)
@@ -229,7 +229,7 @@ class TacitProvider(AbstractProvider):
             if len(tries.answers) == len(tries.plays):
                 raise TacitError(f"all {len(tries.plays)} options that are tried have an answer")
             tries.answers.append(answer)
-            self.device.record(flag.experiment, tries.outcome(_clipped(about, 0)))
+            self.device.record(flag.experiment, tries.outcome(_clipped(reported, 0)))
 
     # Evaluation
 
@@ -348,24 +348,24 @@ def _is(value: object, kinds: tuple[type, ...]) -> bool:
     return isinstance(value, kinds) and (kinds == (bool,) or not isinstance(value, bool))
 
 
-def _assigned(value: V, given: Slot) -> FlagResolutionDetails[V]:
+def _assigned(value: V, slot: Slot) -> FlagResolutionDetails[V]:
     return FlagResolutionDetails(
-        value, reason=Reason.SPLIT, variant=given.option, flag_metadata={"asked": given.asked}
+        value, reason=Reason.SPLIT, variant=slot.option, flag_metadata={"asked": slot.asked}
     )
 
 
-def _tried(value: V, given: Slot, place: int) -> FlagResolutionDetails[V]:
-    found = _assigned(value, replace(given, option=given.plays[place]))
-    found.flag_metadata = {**found.flag_metadata, "play": place + 1, "plays": len(given.plays)}
+def _tried(value: V, slot: Slot, index: int) -> FlagResolutionDetails[V]:
+    found = _assigned(value, replace(slot, option=slot.plays[index]))
+    found.flag_metadata = {**found.flag_metadata, "play": index + 1, "plays": len(slot.plays)}
     return found
 
 
-def _defaulted(default: V, why: str) -> FlagResolutionDetails[V]:
-    return FlagResolutionDetails(default, reason=Reason.DEFAULT, flag_metadata={"why": why})
+def _defaulted(default: V, reason: str) -> FlagResolutionDetails[V]:
+    return FlagResolutionDetails(default, reason=Reason.DEFAULT, flag_metadata={"why": reason})
 
 
-def _unresolved(default: V, code: ErrorCode, why: str) -> FlagResolutionDetails[V]:
-    return FlagResolutionDetails(default, code, why, Reason.ERROR)
+def _unresolved(default: V, code: ErrorCode, reason: str) -> FlagResolutionDetails[V]:
+    return FlagResolutionDetails(default, code, reason, Reason.ERROR)
 
 
 def _metric(key: str, flag: Flag, terms: Terms, event: str) -> str | None:

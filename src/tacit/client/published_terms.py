@@ -84,39 +84,39 @@ class PublishedTerms:
             check_successor(before.named, copy.terms)
         return pinned
 
-    def _compared(self, pinned: Pinned, one: _Copy) -> Conversation[_Successor | None]:
+    def _compared(self, pinned: Pinned, copy: _Copy) -> Conversation[_Successor | None]:
         """The successor of the terms, if the copy of the helper, where there is one, agrees."""
         terms = pinned.terms
         if terms.helper is None:
-            return one.successor
+            return copy.successor
         address = terms.parties[terms.helper].address
         other = yield from self._copy("the helper", address, terms.digest)
-        if one.successor and other.successor and one.successor[0] != other.successor[0]:
+        if copy.successor and other.successor and copy.successor[0] != other.successor[0]:
             raise Rejected("coordinator and helper name different successors: must be the same")
-        return one.successor or other.successor
+        return copy.successor or other.successor
 
-    def _copy(self, who: str, address: str, digest: bytes) -> Conversation[_Copy]:
+    def _copy(self, party: str, address: str, digest: bytes) -> Conversation[_Copy]:
         """Fetch and check the terms that one party publishes."""
         url = f"{address.rstrip('/')}/experiments/{digest.hex()}/terms"
-        found = document((yield Request("GET", url)), who)
-        terms = _terms(found, who)
+        found = document((yield Request("GET", url)), party)
+        terms = _terms(found, party)
         asked, got = digest.hex(), terms.digest.hex()
-        require(got == asked, f"digest of the terms of {who}", got, f"{asked} as named", Rejected)
+        require(got == asked, f"digest of the terms of {party}", got, f"{asked} as named", Rejected)
         check_live(terms)
         reporter(terms).check_terms(terms)
         successor = found.get("successor")
         holds = successor is None or isinstance(successor, dict)
-        require(holds, f"successor of {who}", repr(successor), "a JSON object", Rejected)
+        require(holds, f"successor of {party}", repr(successor), "a JSON object", Rejected)
         return _Copy(
             terms,
-            _signatures(found, "signatures", who),
-            text_of(found, "state", who),
+            _signatures(found, "signatures", party),
+            text_of(found, "state", party),
             None
             if successor is None
             else (
-                _terms(successor, who),
-                _signatures(successor, "signatures", who),
-                _signatures(successor, "approvals", who),
+                _terms(successor, party),
+                _signatures(successor, "signatures", party),
+                _signatures(successor, "approvals", party),
             ),
         )
 
@@ -126,12 +126,12 @@ def coordinator_of(terms: Terms) -> str:
     return terms.parties[terms.leader].address
 
 
-def _terms(found: dict[str, object], who: str) -> Terms:
-    return decoded(text_of(found, "terms", who).encode("utf-8", "replace"))
+def _terms(reply: dict[str, object], party: str) -> Terms:
+    return decoded(text_of(reply, "terms", party).encode("utf-8", "replace"))
 
 
-def _signatures(found: dict[str, object], name: str, who: str) -> tuple[bytes, ...]:
-    listed = found.get(name)
+def _signatures(reply: dict[str, object], name: str, party: str) -> tuple[bytes, ...]:
+    listed = reply.get(name)
     if not isinstance(listed, list) or len(listed) > 2:
-        raise Rejected(f"{name} of {who} are {listed!r}: must be a list of at most two")
-    return tuple(unhex(entry, f"a signature of {who}") for entry in listed)
+        raise Rejected(f"{name} of {party} are {listed!r}: must be a list of at most two")
+    return tuple(unhex(entry, f"a signature of {party}") for entry in listed)

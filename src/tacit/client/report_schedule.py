@@ -58,20 +58,20 @@ class RequestSchedule:
         """Time of the first query for the round's outcome."""
         return self.closes + self._drawn("asks", 0, 0) * self.margin / 2
 
-    def next_attempt(self, what: Attempt, role: int, attempts: int, last: float) -> float:
+    def next_attempt(self, attempt: Attempt, role: int, attempts: int, last: float) -> float:
         """Time of the next attempt after `attempts` attempts, the last at `last`.
 
         Pauses double and are jittered.
         """
         if not attempts:
-            return self.first_send if what is Attempt.REPORT else self.first_query
+            return self.first_send if attempt is Attempt.REPORT else self.first_query
         first = min(max(self.margin / _ATTEMPTS_FIT, _SHORTEST), _FIRST)
         pause = min(first * 2.0 ** min(attempts - 1, 40), _LONGEST)
-        return last + pause * (1 + self._drawn(what.value, role, attempts)) / 2
+        return last + pause * (1 + self._drawn(attempt.value, role, attempts)) / 2
 
-    def _drawn(self, what: str, role: int, attempt: int) -> float:
+    def _drawn(self, label: str, role: int, attempt: int) -> float:
         """Uniform in [0, 1), deterministic given the seed."""
-        about = f"tacit pace {what} {role} {attempt}".encode()
+        about = f"tacit pace {label} {role} {attempt}".encode()
         return int.from_bytes(hashlib.sha256(self.seed + about).digest()[:6], "big") / 2**48
 
 

@@ -104,14 +104,14 @@ class FromFunction(Environment):
             found = [self.function(arm, rng) for _ in range(users)]
         return self._checked(arm, users, found)
 
-    def _checked(self, arm: int, users: int, found: Any) -> Floats:
+    def _checked(self, arm: int, users: int, result: Any) -> Floats:
         def called(what: str) -> str:
             return f"the function returned {what} for {self.names[arm]!r}"
 
         try:
-            values = np.asarray(found, dtype=float)
+            values = np.asarray(result, dtype=float)
         except (TypeError, ValueError) as error:
-            raise TacitError(f"{called(repr(found)[:60])}: must be numbers.") from error
+            raise TacitError(f"{called(repr(result)[:60])}: must be numbers.") from error
         if values.shape != (users,):
             raise TacitError(f"{called(f'shape {values.shape}')}: must be {users:,} rewards.")
         check_rewards(values, self.binary, called)

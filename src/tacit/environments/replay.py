@@ -186,11 +186,11 @@ def check_fold(path: Path) -> None:
         )
 
 
-def check_enough(path: Path, found: int, what: str, wanted: int, parts: str) -> None:
+def check_enough(path: Path, count: int, what: str, wanted: int, parts: str) -> None:
     """Reject a fold file with too few rows, documents or queries."""
-    if found < wanted:
+    if count < wanted:
         raise TacitError(
-            f"{path.name} has {found} {what}, fewer than {wanted} {parts}. Use fewer {parts}, or a "
+            f"{path.name} has {count} {what}, fewer than {wanted} {parts}. Use fewer {parts}, or a "
             "larger file."
         )
 

@@ -199,30 +199,30 @@ class SharedDraws:
     def __post_init__(self) -> None:
         self._at = [0] * self.readers
 
-    def reader(self, place: int) -> SharedSilos:
+    def reader(self, run: int) -> SharedSilos:
         """The world as one of the runs sees it."""
         own = {name: getattr(self.world, name) for name in ("silos", "actions", "parameter")}
-        return SharedSilos(**own, deviation=self.world.deviation, draws=self, place=place)
+        return SharedSilos(**own, deviation=self.world.deviation, draws=self, place=run)
 
-    def contexts(self, place: int) -> Floats:
+    def contexts(self, run: int) -> Floats:
         """The contexts of a run's next step."""
-        index = self._at[place] - self._first
+        index = self._at[run] - self._first
         if index == len(self._kept):
             drawn = self.world.contexts(self.rng)
             drawn.flags.writeable = False
             self._kept.append((drawn, self.rng.standard_normal(self.world.silos)))
         return self._kept[index][0]
 
-    def noise(self, place: int) -> Floats:
+    def noise(self, run: int) -> Floats:
         """The noise of the rewards in that step, which ends it for the run."""
-        found = self._kept[self._at[place] - self._first][1]
-        self._at[place] += 1
+        found = self._kept[self._at[run] - self._first][1]
+        self._at[run] += 1
         self._drop()
         return found
 
-    def leave(self, place: int) -> None:
+    def leave(self, run: int) -> None:
         """End a run: nothing is kept for it."""
-        self._at[place] = _NEVER
+        self._at[run] = _NEVER
         self._drop()
 
     def _drop(self) -> None:

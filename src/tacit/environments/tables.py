@@ -45,9 +45,9 @@ class Sheet:
     rows: Sequence[Sequence[Any]]
     places: Sequence[str]
 
-    def fault(self, row: int, found: str, remedy: str) -> TacitError:
+    def fault(self, row: int, value: str, remedy: str) -> TacitError:
         """An error that names the row."""
-        return TacitError(f"{self.source} {self.places[row]}: {found}. {remedy}")
+        return TacitError(f"{self.source} {self.places[row]}: {value}. {remedy}")
 
     def numbers(self, column: int, *, may_end: bool = False) -> Floats:
         """A column of finite numbers; with `may_end`, empty cells at its end are dropped."""

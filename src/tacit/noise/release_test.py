@@ -213,16 +213,16 @@ def _two_sided(stated: _Sum, value: int) -> float:
 
 
 @lru_cache(maxsize=512)
-def _table(one: NoiseDistribution) -> tuple[int, Floats]:
+def _table(distribution: NoiseDistribution) -> tuple[int, Floats]:
     """The first point of a distribution and its probabilities."""
-    low, high = one.window(LOG_FLOOR)
-    return low, one.pmf(np.arange(low, high + 1))
+    low, high = distribution.window(LOG_FLOOR)
+    return low, distribution.pmf(np.arange(low, high + 1))
 
 
 @lru_cache(maxsize=512)
-def _moved(one: NoiseDistribution, centre: int, size: bool) -> tuple[int, Floats]:
+def _moved(distribution: NoiseDistribution, centre: int, size: bool) -> tuple[int, Floats]:
     """The table of X - centre, or of its magnitude."""
-    start, masses = _table(one)
+    start, masses = _table(distribution)
     if not size:
         return int(start - centre), masses
     points = np.abs(np.arange(len(masses)) + start - centre)
@@ -231,20 +231,20 @@ def _moved(one: NoiseDistribution, centre: int, size: bool) -> tuple[int, Floats
 
 
 @lru_cache(maxsize=512)
-def _equal(one: NoiseDistribution, other: NoiseDistribution) -> float:
-    start, masses = _table(one)
+def _equal(distribution: NoiseDistribution, other: NoiseDistribution) -> float:
+    start, masses = _table(distribution)
     return min(1.0, float(masses @ other.pmf(start + np.arange(len(masses)))))
 
 
 @lru_cache(maxsize=512)
-def _cumulated(one: NoiseDistribution) -> Floats:
-    return np.cumsum(_table(one)[1])
+def _cumulated(distribution: NoiseDistribution) -> Floats:
+    return np.cumsum(_table(distribution)[1])
 
 
-def _rank(one: NoiseDistribution, value: int, uniform: float) -> float:
+def _rank(distribution: NoiseDistribution, value: int, uniform: float) -> float:
     """F(value - 1) + u · P[X = value], which is uniform if X has this distribution."""
-    start, masses = _table(one)
+    start, masses = _table(distribution)
     if not 0 <= value - start < len(masses):
         return 0.0 if value < start else 1.0
-    below = float(_cumulated(one)[value - start])
+    below = float(_cumulated(distribution)[value - start])
     return below - (1 - uniform) * float(masses[value - start])

@@ -202,9 +202,9 @@ def entries(distribution: NoiseDistribution) -> tuple[int, Floats]:
     return first, distribution.pmf(np.arange(first, last + 1))
 
 
-def convolve(one: NoiseDistribution, other: NoiseDistribution) -> Table:
+def convolve(first: NoiseDistribution, second: NoiseDistribution) -> Table:
     """The distribution of the sum of two independent variables."""
-    (start, p), (offset, q) = entries(one), entries(other)
+    (start, p), (offset, q) = entries(first), entries(second)
     return Table.of(start + offset, product(p, q))
 
 

@@ -316,12 +316,12 @@ def of(result: Result) -> RegretBound | None:
 
 
 def _known(
-    about: tuple[str, Line], known: Mapping[str, Any], kind: type[Linear] | type[SilosSetting]
+    about: tuple[str, Line], options: Mapping[str, Any], kind: type[Linear] | type[SilosSetting]
 ) -> RegretBound:
     """The theorem at the options in force."""
     theorem, line = about
-    problem = kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known})
-    return RegretBound(theorem, lambda t: line(t, known, problem))
+    problem = kind(**{one.name: options[one.name] for one in fields(kind) if one.name in options})
+    return RegretBound(theorem, lambda t: line(t, options, problem))
 
 
 def _of_arms(result: Result) -> RegretBound | None:
@@ -347,11 +347,11 @@ def _gaps(result: Result) -> list[list[float]]:
     return [(means.max() - means).tolist() for means in instances]
 
 
-def _variance(known: Mapping[str, Any]) -> float:
+def _variance(options: Mapping[str, Any]) -> float:
     """σ² = ln(1/δ)/ε²: the order of the variance of TKMS21's noise, also its batch size."""
-    return float(_log(1 / _delta(known))) / float(known["epsilon"]) ** 2
+    return float(_log(1 / _delta(options))) / float(options["epsilon"]) ** 2
 
 
-def _delta(known: Mapping[str, Any]) -> float:
+def _delta(options: Mapping[str, Any]) -> float:
     """The δ in force, or 1e-6 by default, for theorems that need one."""
-    return 1e-6 if known.get("delta") is None else float(known["delta"])
+    return 1e-6 if options.get("delta") is None else float(options["delta"])

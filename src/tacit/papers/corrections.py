@@ -50,11 +50,11 @@ def corrections() -> Iterator[Correction]:
     yield from _public()
 
 
-def _both(kind: str, levels: int, target: ApproximateDP, **how: int) -> tuple[Calibration, ...]:
+def _both(kind: str, levels: int, target: ApproximateDP, **index: int) -> tuple[Calibration, ...]:
     """The paper's calibration, and the tight one."""
     return (
-        calibrate(kind, levels, target, constants="paper", **how),  # type: ignore[arg-type]
-        calibrate(kind, levels, target, **how),  # type: ignore[arg-type]
+        calibrate(kind, levels, target, constants="paper", **index),  # type: ignore[arg-type]
+        calibrate(kind, levels, target, **index),  # type: ignore[arg-type]
     )
 
 

@@ -172,13 +172,13 @@ def _mirrored(ks: Iterable[int], users: int) -> list[int]:
     return sorted({min(k, users - 1 - k) for k in ks})
 
 
-def _views(zero: P, one: P, users: int, ks: Sequence[int]) -> Iterator[tuple[int, P, P]]:
+def _views(zero: P, unit: P, users: int, ks: Sequence[int]) -> Iterator[tuple[int, P, P]]:
     """For every k, ascending: k, and the view's distribution if the target user holds 0 or 1.
 
     The others' polynomial f_0^(n-1-k) f_1^k is built by halving the list of ks: a node holds the
     factor that all its ks have in common, so that each product is shared as widely as possible.
     """
-    powers: dict[tuple[bool, int], P] = {(False, 1): zero, (True, 1): one}
+    powers: dict[tuple[bool, int], P] = {(False, 1): zero, (True, 1): unit}
 
     def power(of_one: bool, exponent: int) -> P:
         if (of_one, exponent) not in powers:
@@ -193,7 +193,7 @@ def _views(zero: P, one: P, users: int, ks: Sequence[int]) -> Iterator[tuple[int
 
     def leaves(common: P | None, ks: Sequence[int]) -> Iterator[tuple[int, P, P]]:
         if len(ks) == 1:
-            yield (ks[0], zero, one) if common is None else (ks[0], common * zero, common * one)
+            yield (ks[0], zero, unit) if common is None else (ks[0], common * zero, common * unit)
             return
         left, right = ks[: len(ks) // 2], ks[len(ks) // 2 :]
         yield from leaves(times(common, False, ks[-1] - left[-1]), left)

@@ -190,17 +190,17 @@ def attack(
     return AttackResult(**right, **about, epsilon_at_least=proved)  # type: ignore[arg-type]
 
 
-def _rate(truth: Sequence[bool], seen: Sequence[float]) -> float:
+def _rate(truth: Sequence[bool], statistics: Sequence[float]) -> float:
     """Success rate of guessing "large" when the statistic exceeds its median (0.5 for a yes
     or no).
     """
-    usual = 0.5 if set(seen) <= {0, 1} else float(np.median(seen))
-    return float(np.mean((np.array(seen) > usual) == np.array(truth)))
+    usual = 0.5 if set(statistics) <= {0, 1} else float(np.median(statistics))
+    return float(np.mean((np.array(statistics) > usual) == np.array(truth)))
 
 
-def _at_least(truth: Sequence[bool], seen: Sequence[float], delta: float) -> float:
+def _at_least(truth: Sequence[bool], statistics: Sequence[float], delta: float) -> float:
     """Lower bound on ε from the statistics under large and under small features."""
-    values, large = np.array(seen, dtype=float), np.array(truth)
+    values, large = np.array(statistics, dtype=float), np.array(truth)
     few = min(int(large.sum()), int((~large).sum()))
     return lower_bound(values[large][:few], values[~large][:few], delta=delta).epsilon
 

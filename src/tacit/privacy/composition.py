@@ -216,7 +216,7 @@ def _curve(masses: Floats, infinite: float, step: float) -> tuple[Floats, Floats
 
 
 def _larger(
-    one: tuple[Floats, Floats, Floats], other: tuple[Floats, Floats, Floats], step: float
+    first: tuple[Floats, Floats, Floats], second: tuple[Floats, Floats, Floats], step: float
 ) -> tuple[Floats, Floats, Floats]:
     """Masses, curve and rises of the pointwise maximum of two curves.
 
@@ -224,7 +224,7 @@ def _larger(
     Where it changes between x_{i-1} and x_i the dots are connected: the rise is that of the larger
     curve at x_{i-1} less the lead of the other one at x_i.
     """
-    (m, c, r), (n, d, s) = one, other
+    (m, c, r), (n, d, s) = first, second
     owned = c >= d
     before = np.append(owned[0], owned[:-1])
     ahead = np.abs(c - d) / -math.expm1(-step)

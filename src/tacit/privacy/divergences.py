@@ -223,9 +223,9 @@ def _on_grid(at: Callable[[float], float]) -> float:
     return largest
 
 
-def _steepest(one: tuple[float, float], other: tuple[float, float]) -> float:
+def _steepest(left: tuple[float, float], right: tuple[float, float]) -> float:
     """The maximum of L(α) / (α(α - 1)), L the chord between two points (α, (α - 1) D_α)."""
-    (a, first), (b, last) = one, other
+    (a, first), (b, last) = left, right
     slope = (last - first) / (b - a)
     level = first - slope * a
     candidates = [a, b]

@@ -464,9 +464,9 @@ def _some(first: int, last: int, most: int) -> list[int]:
     return sorted({round(x) for x in np.geomspace(first + 1, last + 1, most) - 1} | {last})
 
 
-def _aligned(one: NoiseDistribution, other: NoiseDistribution) -> tuple[Floats, Floats]:
+def _aligned(first: NoiseDistribution, second: NoiseDistribution) -> tuple[Floats, Floats]:
     """The probabilities of two distributions over the same points."""
-    (start, p), (offset, q) = entries(one), entries(other)
+    (start, p), (offset, q) = entries(first), entries(second)
     low, high = min(start, offset), max(start + len(p), offset + len(q))
     both = np.zeros((2, high - low))
     both[0, start - low : start - low + len(p)] = p

@@ -96,14 +96,14 @@ class Protocol(ABC):
             The only data that leaves the device.
         """
 
-    def report(self, x: Any, place: int) -> Any:  # noqa: ARG002
-        """The message of the participant in slot `place`; most protocols ignore the slot.
+    def report(self, x: Any, slot: int) -> Any:  # noqa: ARG002
+        """The message of the participant in slot `slot`; most protocols ignore the slot.
 
         Parameters
         ----------
         x
             The participant's report.
-        place : int
+        slot : int
             Slot of the participant in the round, from 0.
 
         Returns

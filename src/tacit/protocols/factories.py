@@ -92,10 +92,10 @@ class Sharing(TypedDict, total=False):
     levels: int | None
 
 
-def _shared(users: int, epsilon: float, binary: bool, how: Sharing) -> tuple[int, ThreatModel]:
+def _shared(users: int, epsilon: float, binary: bool, sharing: Sharing) -> tuple[int, ThreatModel]:
     """Levels, those of `tight_precision` by default, and threat model."""
-    threat = ThreatModel(how.get("dropout", 0), how.get("corrupt", 0))
-    return how.get("levels") or tight_precision(users, epsilon, binary), threat
+    threat = ThreatModel(sharing.get("dropout", 0), sharing.get("corrupt", 0))
+    return sharing.get("levels") or tight_precision(users, epsilon, binary), threat
 
 
 def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
@@ -154,9 +154,11 @@ def polya_paper(users: int, target: PureDP, failure_probability: float) -> SumPr
 
 
 @lru_cache(maxsize=CACHE)
-def polya_tight(users: int, target: PureDP, binary: bool, **how: Unpack[Sharing]) -> SumProtocol:
+def polya_tight(
+    users: int, target: PureDP, binary: bool, **sharing: Unpack[Sharing]
+) -> SumProtocol:
     """Secure aggregation of Pólya shares."""
-    g, threat = _shared(users, target.epsilon, binary, how)
+    g, threat = _shared(users, target.epsilon, binary, sharing)
     return SecureSum(users, g, _laplace(g, target), target, threat=threat)
 
 
@@ -229,10 +231,10 @@ def skellam_paper(
 
 @lru_cache(maxsize=CACHE)
 def skellam_tight(
-    users: int, target: ApproximateDP, binary: bool, **how: Unpack[Sharing]
+    users: int, target: ApproximateDP, binary: bool, **sharing: Unpack[Sharing]
 ) -> SumProtocol:
     """The least Skellam noise for (ε, δ), by exact accounting."""
-    g, threat = _shared(users, target.epsilon, binary, how)
+    g, threat = _shared(users, target.epsilon, binary, sharing)
     return SecureSum(users, g, _skellam_distribution(g, target), target, threat=threat)
 
 
@@ -264,13 +266,13 @@ def gaussian_paper(
 
 @lru_cache(maxsize=CACHE)
 def gaussian_tight(
-    users: int, target: ApproximateDP, binary: bool, **how: Unpack[Sharing]
+    users: int, target: ApproximateDP, binary: bool, **sharing: Unpack[Sharing]
 ) -> SumProtocol:
     """Discrete Gaussian shares; their sum is accounted for exactly (Kairouz, Liu & Steinke
     2021).
     """
-    g, threat = _shared(users, target.epsilon, binary, how)
-    if not how.get("levels"):
+    g, threat = _shared(users, target.epsilon, binary, sharing)
+    if not sharing.get("levels"):
         g = max(g, printed_precision(users, target.epsilon, 2))
     found = calibrate("discrete-gaussian", g, target, users=threat.honest(users))
     return SecureSum(users, g, found.integer_distribution, target, threat=threat)
@@ -282,11 +284,11 @@ def split_and_mix(
     target: PureDP,
     binary: bool,
     failure_probability: float | None,
-    **how: Unpack[Sharing],
+    **sharing: Unpack[Sharing],
 ) -> SumProtocol:
     """Pólya shares for a shuffler; printed precision and modulus with a failure probability."""
     printed, modulus = _codec(users, target.epsilon, binary, failure_probability)
-    g, threat = how.get("levels") or printed, _shared(users, target.epsilon, binary, how)[1]
+    g, threat = sharing.get("levels") or printed, _shared(users, target.epsilon, binary, sharing)[1]
     return SplitAndMix(
         SecureSum(users, g, _laplace(g, target), target, threat=threat, modulus=modulus)
     )
@@ -294,10 +296,10 @@ def split_and_mix(
 
 @lru_cache(maxsize=CACHE)
 def shuffled_tight(
-    users: int, target: ApproximateDP, binary: bool, **how: Unpack[Sharing]
+    users: int, target: ApproximateDP, binary: bool, **sharing: Unpack[Sharing]
 ) -> SumProtocol:
     """Shuffled bits with the least noise for (ε, δ)."""
-    g, threat = _shared(users, target.epsilon, binary, how)
+    g, threat = _shared(users, target.epsilon, binary, sharing)
     bits, bias = shuffle_noise(threat.honest(users), g, target, exact=False)
     return ShuffledBits(users, g, bits, bias, target, threat=threat)
 
@@ -337,12 +339,12 @@ def exact(users: int, binary: bool) -> SumProtocol:
 
 
 @lru_cache(maxsize=CACHE)
-def pure_shuffle(users: int, target: PureDP, **how: Unpack[Sharing]) -> SumProtocol:
+def pure_shuffle(users: int, target: PureDP, **sharing: Unpack[Sharing]) -> SumProtocol:
     """Bits with a shuffler, in complete certified groups.
 
     A batch that tolerates losses, or has the `levels` that terms state, is one group.
     """
-    levels, threat = how.get("levels"), _shared(users, target.epsilon, True, how)[1]
+    levels, threat = sharing.get("levels"), _shared(users, target.epsilon, True, sharing)[1]
     if levels not in (None, 1):
         raise TacitError(f"levels is {levels}; certificates are for bits: use 1, or split-dp-se")
     grouped = levels is None and threat == ThreatModel()
@@ -353,15 +355,15 @@ def pure_shuffle(users: int, target: PureDP, **how: Unpack[Sharing]) -> SumProto
 
 
 @lru_cache(maxsize=CACHE)
-def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> JointSums:
+def joint(users: int, metrics: int, each: str, target: Target, **arguments: Any) -> JointSums:
     """Several metrics of the same participants under one guarantee.
 
-    `each` names the factory of one metric's sum (see `tacit.names`); `how` are its further
+    `each` names the factory of one metric's sum (see `tacit.names`); `arguments` are its further
     arguments.
     """
     make = protocol_factory(resolve_name(each, Callable))  # type: ignore[arg-type]
     try:
-        part = make(users, target=for_each(target, metrics), **how)
+        part = make(users, target=for_each(target, metrics), **arguments)
     except TacitError as error:
         raise TacitError(f"{error} (epsilon is shared among {metrics} metrics)") from error
     if not isinstance(part, SumProtocol):

@@ -149,9 +149,9 @@ def squared_silos(shape: Factorization, batches: int, each: int, silos: int) -> 
     return float(total[-1])
 
 
-def _shared(one: Floats, other: Floats, most: int) -> Floats:
+def _shared(row: Floats, other: Floats, most: int) -> Floats:
     """The best split of 0, 1, ..., `most` batches between two rows."""
-    few, many = sorted((one, other), key=len)
+    few, many = sorted((row, other), key=len)
     best = np.full(min(len(few) + len(many) - 1, most + 1), -np.inf)
     for count, value in enumerate(few):
         part = best[count : count + len(many)]

@@ -77,11 +77,11 @@ class JointSums(Protocol):
         """One message per metric."""
         return self.report(x, 0)
 
-    def report(self, x: Sequence[float], place: int) -> tuple[Any, ...]:
+    def report(self, x: Sequence[float], slot: int) -> tuple[Any, ...]:
         """One message per metric, with independent noise."""
         if np.shape(x) != (self.coordinates,):
             raise TacitError(f"the report is {x!r}: must be {self.coordinates} numbers")
-        return tuple(self.part.report(number, place) for number in x)
+        return tuple(self.part.report(number, slot) for number in x)
 
     def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The sum of every metric."""

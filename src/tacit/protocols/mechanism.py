@@ -108,14 +108,14 @@ class Mechanism(ABC):
         """The mechanisms that this one is composed of."""
         return ()
 
-    def printed(self, found: Guarantee | None = None) -> Guarantee | None:
+    def printed(self, guarantee: Guarantee | None = None) -> Guarantee | None:
         """The guarantee as shown to readers.
 
         Call it as `Mechanism.printed(mechanism)`: a class from outside may have another method.
 
         Parameters
         ----------
-        found : Guarantee, optional
+        guarantee : Guarantee, optional
             The guarantee found round by round, if that of the whole run is not known beforehand.
 
         Returns
@@ -127,7 +127,7 @@ class Mechanism(ABC):
         The declared guarantee of a protocol from outside tacit is checked first, once: recomputed
         from its stated distribution, and its randomizer sampled. It never counts as exact.
         """
-        shown = self.guarantee or found
+        shown = self.guarantee or guarantee
         if shown is None:
             return None
         if not is_own(type(shown)):
@@ -547,7 +547,7 @@ def _is_foreign(argument: Any) -> bool:
     return isinstance(argument, str) and ":" in argument and not argument.startswith(f"{PACKAGE}.")
 
 
-def _checked(mechanism: Mechanism, shown: Guarantee) -> Declared:
+def _checked(mechanism: Mechanism, guarantee: Guarantee) -> Declared:
     """Privacy status of a mechanism from outside, after a small round was checked if it can be.
 
     Where the guarantee is known only round by round, a small round must imply the one shown.
@@ -568,7 +568,7 @@ def _checked(mechanism: Mechanism, shown: Guarantee) -> Declared:
         others += [part for part in parts_of(protocol) if part.components and part not in others]
     checked = [check_declared(part) for part in others]
     if isinstance(mechanism.privacy, KnownPerRound):
-        checked.append(protocol.guarantee.implies(shown))
+        checked.append(protocol.guarantee.implies(guarantee))
     return Declared(DRAWS, protocol.participants) if all(checked) else Declared()
 
 

@@ -241,9 +241,9 @@ class PureShuffle(SumProtocol):
         """The message of the participant in slot 0."""
         return self.report(x, 0)
 
-    def report(self, x: float, place: int) -> GroupMessage:
+    def report(self, x: float, slot: int) -> GroupMessage:
         """d bits for the participant in this slot: exact draws, the noise before the reward."""
-        group, row = self._group_and_row(place)
+        group, row = self._group_and_row(slot)
         p = row.certificate.parameters
         noisy = draw_certified_ones(p)
         ones = noisy(self.encode(x))

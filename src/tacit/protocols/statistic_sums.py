@@ -548,22 +548,22 @@ def _drawn(noise: Sequence[NoiseDistribution]) -> list[int]:
     return [int(one.draw()) for one in noise]
 
 
-def _twice(one: NoiseDistribution) -> NoiseDistribution:
+def _twice(noise: NoiseDistribution) -> NoiseDistribution:
     """The sum of two draws; for discrete Gaussians, the nearby distribution."""
-    return one.power(2) if one.divisible else one.sum_of_shares(2)
+    return noise.power(2) if noise.divisible else noise.sum_of_shares(2)
 
 
-def _share(one: NoiseDistribution, honest: int) -> NoiseDistribution:
+def _share(noise: NoiseDistribution, honest: int) -> NoiseDistribution:
     """A share of noise that is added up by this many honest participants."""
-    return one.share(honest) if one.divisible else one.approximate_share(honest)
+    return noise.share(honest) if noise.divisible else noise.approximate_share(honest)
 
 
-def _about(one: NoiseDistribution, total: int) -> NoiseDistribution:
+def _about(noise: NoiseDistribution, total: int) -> NoiseDistribution:
     """The distribution about `total`."""
     if total == 0:
-        return one
-    low, high = one.window(-80.0)
-    return Table.of(low + total, one.pmf(np.arange(low, high + 1)))
+        return noise
+    low, high = noise.window(-80.0)
+    return Table.of(low + total, noise.pmf(np.arange(low, high + 1)))
 
 
 def statistic_sum(
@@ -609,9 +609,9 @@ class SumOptions(TypedDict):
     dishonest: NotRequired[float]
 
 
-def _sum(participants: int, statistic: Statistic, how: SumOptions) -> StatisticSum:
-    threat = ThreatModel(how.get("missing", 0), how.get("dishonest", 0))
-    return statistic_sum(participants, statistic, how["trust"], how["target"], threat)
+def _sum(participants: int, statistic: Statistic, arguments: SumOptions) -> StatisticSum:
+    threat = ThreatModel(arguments.get("missing", 0), arguments.get("dishonest", 0))
+    return statistic_sum(participants, statistic, arguments["trust"], arguments["target"], threat)
 
 
 def table_sum(
@@ -620,10 +620,10 @@ def table_sum(
     *,
     segments: int,
     options: int,
-    **how: Unpack[SumOptions],
+    **arguments: Unpack[SumOptions],
 ) -> StatisticSum:
     """The protocol of a round of tables."""
-    return _sum(participants, TableStatistic(segments, options), how)
+    return _sum(participants, TableStatistic(segments, options), arguments)
 
 
 def corner_sum(
@@ -631,10 +631,10 @@ def corner_sum(
     weight: float = 1.0,  # noqa: ARG001  (corners have none)
     *,
     features: Mapping[str, Any],
-    **how: Unpack[SumOptions],
+    **arguments: Unpack[SumOptions],
 ) -> StatisticSum:
     """The protocol of a round of corners of a feature map (`FeatureMap.to_dict`)."""
-    return _sum(participants, CornerStatistic.of(FeatureMap.from_dict(features)), how)
+    return _sum(participants, CornerStatistic.of(FeatureMap.from_dict(features)), arguments)
 
 
 def moment_sum(
@@ -643,7 +643,7 @@ def moment_sum(
     *,
     size: Sequence[int],
     scaled: bool = False,
-    **how: Unpack[SumOptions],
+    **arguments: Unpack[SumOptions],
 ) -> StatisticSum:
     """The protocol of a round of moments; `size` is dimension, resolution and levels.
 
@@ -655,7 +655,7 @@ def moment_sum(
         if scaled
         else MomentStatistic(dimension, resolution, levels, weight)
     )
-    return _sum(participants, statistic, how)
+    return _sum(participants, statistic, arguments)
 
 
 def fit_sum(
@@ -663,7 +663,7 @@ def fit_sum(
     weight: float = 1.0,  # noqa: ARG001  (fits have none)
     *,
     size: Sequence[int],
-    **how: Unpack[SumOptions],
+    **arguments: Unpack[SumOptions],
 ) -> StatisticSum:
     """The protocol of a round of fitted vectors; `size` is dimension, resolution and levels."""
-    return _sum(participants, FitStatistic(*size), how)
+    return _sum(participants, FitStatistic(*size), arguments)

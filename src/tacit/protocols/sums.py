@@ -223,10 +223,10 @@ class SecureSum(ModularSum):
         often = self.guarantee.participations
         return {"participations": often, "apart": self.share.closeness(self.honest)}
 
-    def _restated(self, found: Kept) -> Kept:
+    def _restated(self, guarantee: Kept) -> Kept:
         """The derived guarantee for the view and the assumptions of the round."""
         assumed = {one for one in self.guarantee.assumptions if not isinstance(one, Accounting)}
-        made = found.with_view(view=self.guarantee.view).assuming(*assumed)
+        made = guarantee.with_view(view=self.guarantee.view).assuming(*assumed)
         return state_drawn_arithmetic(made, self.distribution, self.share)
 
 

@@ -370,9 +370,9 @@ class SeparateSums(Protocol):
             part.check_reports(len(mine))
         return sent
 
-    def _check_place(self, place: int) -> None:
-        if not 0 <= place < self.coordinates:
-            raise TacitError(f"coordinate is {place}: must be 0 to {self.coordinates - 1}")
+    def _check_place(self, position: int) -> None:
+        if not 0 <= position < self.coordinates:
+            raise TacitError(f"coordinate is {position}: must be 0 to {self.coordinates - 1}")
 
     def analyze(self, released: Aggregate) -> Estimate:
         """The estimates of all options, concatenated."""

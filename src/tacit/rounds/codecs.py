@@ -194,11 +194,11 @@ def _shares(protocol: Protocol, count: int, modulus: int) -> Mixed:
     return Mixed(protocol, count, modulus, list, gather)
 
 
-def _check_all(arrived: int, expected: int, what: str) -> None:
+def _check_all(arrived: int, expected: int, name: str) -> None:
     """Reject a view with an invalid message."""
     if arrived != expected:
         raise Rejected(
-            f"{arrived} of {expected} {what} arrived, so the round is aborted and nothing is "
+            f"{arrived} of {expected} {name} arrived, so the round is aborted and nothing is "
             "released: open a new round"
         )
 
@@ -338,14 +338,14 @@ UNCARRIED: dict[type[Protocol], str] = {
 }
 
 
-def codec(protocol: Protocol, through: str) -> Codec:
+def codec(protocol: Protocol, aggregation: str) -> Codec:
     """Select the codec of a protocol for an aggregation.
 
     Parameters
     ----------
     protocol : Protocol
         The protocol of the round.
-    through : str
+    aggregation : str
         The aggregation: ``"masking"``, ``"two-servers"``, ``"mixing"`` or ``"verified"``.
 
     Returns
@@ -365,22 +365,24 @@ def codec(protocol: Protocol, through: str) -> Codec:
     >>> codec(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0)), "two-servers").payload(7)
     [7]
     """
-    fitting = [kind.__name__ for kind, (ways, _) in FITS.items() if through in ways]
+    fitting = [kind.__name__ for kind, (ways, _) in FITS.items() if aggregation in ways]
     if not fitting:
         raise TacitError(
-            f"the aggregation is {through!r}: must be one of {', '.join(SUMS + SHUFFLE + VERIFIED)}"
+            f"aggregation is {aggregation!r}: must be one of {', '.join(SUMS + SHUFFLE + VERIFIED)}"
         )
     one = protocol.part if isinstance(protocol, JointSums) else protocol
-    name, kind, takes = type(one).__name__, _known(one), f"{through} takes {', '.join(fitting)}"
+    name, kind, takes = type(one).__name__, _known(one), f"{aggregation} takes {', '.join(fitting)}"
     if kind is Protocol:
         raise TacitError(f"{name} has no codec: add it to FITS. {takes}")
     if kind in UNCARRIED:
-        raise TacitError(f"{name} does not fit {through}: {UNCARRIED[kind]}. {takes}")
+        raise TacitError(f"{name} does not fit {aggregation}: {UNCARRIED[kind]}. {takes}")
     ways, _ = FITS[kind]
-    if through not in ways:
-        raise TacitError(f"{name} does not fit {through}: it fits {' and '.join(ways)}. {takes}")
+    if aggregation not in ways:
+        raise TacitError(
+            f"{name} does not fit {aggregation}: it fits {' and '.join(ways)}. {takes}"
+        )
     found: Codec = FITS[_known(protocol)][1](protocol)
-    if through in VERIFIED and isinstance(found, Residues):
+    if aggregation in VERIFIED and isinstance(found, Residues):
         return replace(found, verified=True)
     return found
 
@@ -391,14 +393,14 @@ def _known(protocol: Protocol) -> type[Protocol]:
     return next(kinds, Protocol)
 
 
-def payload(protocol: Protocol, message: Any, through: str) -> list[int] | list[bytes]:
+def payload(protocol: Protocol, message: Any, aggregation: str) -> list[int] | list[bytes]:
     """Encode a device's message for the aggregation."""
-    return codec(protocol, through).payload(message)
+    return codec(protocol, aggregation).payload(message)
 
 
-def released(protocol: Protocol, view: SumView | ShuffledView, through: str) -> Aggregate:
+def released(protocol: Protocol, view: SumView | ShuffledView, aggregation: str) -> Aggregate:
     """Decode the aggregation's view into the protocol's aggregate."""
-    return codec(protocol, through).released(view)  # type: ignore[arg-type]
+    return codec(protocol, aggregation).released(view)  # type: ignore[arg-type]
 
 
 def analyzed(way: Codec, view: SumView | ShuffledView) -> Estimate:

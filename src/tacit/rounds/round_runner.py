@@ -32,17 +32,19 @@ RUNS: dict[str, Callable[..., Any]] = {
 }
 
 
-def minimum(protocol: Protocol, through: str) -> int:
+def minimum(protocol: Protocol, aggregation: str) -> int:
     """The minimum batch size: the protocol's, or that of the aggregation if larger.
 
     Messages that are private on their own need no minimum; masking then has its usual one.
     """
-    if through == "masking":
+    if aggregation == "masking":
         return least_minimum(protocol.participants, protocol.minimum)
     return protocol.minimum
 
 
-def aggregate(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any) -> Aggregate:
+def aggregate(
+    protocol: Protocol, messages: Sequence[Any], aggregation: str, **arguments: Any
+) -> Aggregate:
     """Aggregate messages through the real cryptography.
 
     Parameters
@@ -51,9 +53,9 @@ def aggregate(protocol: Protocol, messages: Sequence[Any], through: str, **how: 
         The protocol of the round. Its participants beyond the messages drop out before joining.
     messages : sequence
         One randomized message per participant.
-    through : str
+    aggregation : str
         The aggregation: ``"masking"``, ``"two-servers"``, ``"mixing"`` or ``"verified"``.
-    **how
+    **arguments
         Arguments of the aggregation, such as dropouts (by index in `messages`), neighbourhoods
         and the HPKE suite.
 
@@ -72,41 +74,45 @@ def aggregate(protocol: Protocol, messages: Sequence[Any], through: str, **how: 
     Aggregate(values=(80,), reports=3, wrapped=False)
     """
     if isinstance(protocol, SeparateSums):
-        return _aggregate_each(protocol, messages, through, **how)
-    return released(protocol, aggregation_view(protocol, messages, through, **how), through)
+        return _aggregate_each(protocol, messages, aggregation, **arguments)
+    return released(
+        protocol, aggregation_view(protocol, messages, aggregation, **arguments), aggregation
+    )
 
 
 def aggregation_view(
-    protocol: Protocol, messages: Sequence[Any], through: str, **how: Any
+    protocol: Protocol, messages: Sequence[Any], aggregation: str, **arguments: Any
 ) -> SumView | ShuffledView:
     """The aggregation's view of the messages; parameters as in `aggregate`.
 
     The view also holds the clients blamed in masking, the number of reports that failed
     verification, and the number of invalid messages dropped in mixing.
     """
-    way = codec(protocol, through)
+    way = codec(protocol, aggregation)
     if not messages or len(messages) > protocol.participants:
         protocol.check_reports(len(messages))  # raises
-    view: SumView | ShuffledView = RUNS[through](
+    view: SumView | ShuffledView = RUNS[aggregation](
         [way.payload(message) for message in messages],
-        minimum=minimum(protocol, through),
+        minimum=minimum(protocol, aggregation),
         participants=protocol.participants,
         **way.settings,
-        **how,
+        **arguments,
     )
     return view
 
 
 def _aggregate_each(
-    protocol: SeparateSums, messages: Sequence[Any], through: str, **how: Any
+    protocol: SeparateSums, messages: Sequence[Any], aggregation: str, **arguments: Any
 ) -> Aggregate:
-    """Aggregate each option's sum in a separate round; indices in `how` count within each."""
+    """Aggregate each option's sum in a separate round; indices in `arguments` count within each."""
     pairs = zip(protocol.parts, protocol.by_option(messages), strict=True)
-    sums = [aggregate(part, mine, through, **how) for part, mine in pairs]
+    sums = [aggregate(part, mine, aggregation, **arguments) for part, mine in pairs]
     return Aggregate(tuple(sums), len(messages))
 
 
-def run_round(protocol: Protocol, reports: Sequence[Any], through: str, **how: Any) -> Estimate:
+def run_round(
+    protocol: Protocol, reports: Sequence[Any], aggregation: str, **arguments: Any
+) -> Estimate:
     """Run a round: devices randomize their reports, the aggregation sums them, the server analyzes.
 
     Parameters
@@ -115,9 +121,9 @@ def run_round(protocol: Protocol, reports: Sequence[Any], through: str, **how: A
         The protocol of the round.
     reports : sequence
         One report per participant, before randomization.
-    through : str
+    aggregation : str
         The aggregation: ``"masking"``, ``"two-servers"``, ``"mixing"`` or ``"verified"``.
-    **how
+    **arguments
         Arguments of the aggregation, as in `aggregate`.
 
     Returns
@@ -128,7 +134,7 @@ def run_round(protocol: Protocol, reports: Sequence[Any], through: str, **how: A
     Notes
     -----
     One round of a live experiment is
-    ``experiment.observe(round_, open_through(experiment.open(round_), reports, "masking"))``.
+    ``experiment.observe(round_, run_round(experiment.open(round_), reports, "masking"))``.
     """
     messages = [protocol.report(report, slot) for slot, report in enumerate(reports)]
-    return protocol.analyze(aggregate(protocol, messages, through, **how))
+    return protocol.analyze(aggregate(protocol, messages, aggregation, **arguments))

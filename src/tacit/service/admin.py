@@ -229,10 +229,10 @@ def _authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _listed(one: Any) -> bool:
+def _listed(entry: Any) -> bool:
     """Whether this is a well-formed entry of a party's list of experiments."""
     names = ("digest", "question", "state")
-    return isinstance(one, dict) and all(isinstance(one.get(name), str) for name in names)
+    return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in names)
 
 
 def _not_a_party(url: str) -> TacitError:

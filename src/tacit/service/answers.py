@@ -68,37 +68,37 @@ class Snapshot:
     settled: int  # of these, those before the current rounds were planned
 
 
-def status(seen: Snapshot) -> dict[str, Any]:
+def status(snapshot: Snapshot) -> dict[str, Any]:
     """State, rounds, participant counts, guarantee and terms."""
-    guarantee = stated_guarantee(seen.terms, seen.experiment.guarantee)
+    guarantee = stated_guarantee(snapshot.terms, snapshot.experiment.guarantee)
     return {
-        "digest": seen.row.digest.hex(),
-        "question": seen.terms.question,
-        "state": seen.row.state,
-        "ended": end_reason(seen.row.state, seen.experiment),
-        "options": list(seen.terms.options),
-        "control": seen.experiment.control,
-        "best": seen.experiment.best(),
-        "decided": seen.experiment.decided(),
+        "digest": snapshot.row.digest.hex(),
+        "question": snapshot.terms.question,
+        "state": snapshot.row.state,
+        "ended": end_reason(snapshot.row.state, snapshot.experiment),
+        "options": list(snapshot.terms.options),
+        "control": snapshot.experiment.control,
+        "best": snapshot.experiment.best(),
+        "decided": snapshot.experiment.decided(),
         "people": {
-            "asked": sum(row.assigned for row in seen.rounds),
-            "reported": sum(row.reports or 0 for row in seen.rounds),
-            "served": seen.served,
-            "planned": seen.experiment.learner.horizon,
+            "asked": sum(row.assigned for row in snapshot.rounds),
+            "reported": sum(row.reports or 0 for row in snapshot.rounds),
+            "served": snapshot.served,
+            "planned": snapshot.experiment.learner.horizon,
         },
         "guarantee": None if guarantee is None else guarantee.to_dict(),
-        "linear": isinstance(seen.experiment.learner, OptionElimination),
-        "terms": in_words(seen.terms),
-        "rounds": [_round(seen, row) for row in seen.rounds],
-        "contexts": contexts(seen.terms, seen.experiment),
+        "linear": isinstance(snapshot.experiment.learner, OptionElimination),
+        "terms": in_words(snapshot.terms),
+        "rounds": [_round(snapshot, row) for row in snapshot.rounds],
+        "contexts": contexts(snapshot.terms, snapshot.experiment),
     }
 
 
-def _round(seen: Snapshot, row: RoundRow) -> dict[str, Any]:
+def _round(snapshot: Snapshot, row: RoundRow) -> dict[str, Any]:
     return {
         "round": row.identity.hex(),
         "number": row.number,
-        "option": None if row.arm == NO_ARM else seen.experiment.options[row.arm],
+        "option": None if row.arm == NO_ARM else snapshot.experiment.options[row.arm],
         "stage": row.stage,
         "places": row.slots,
         "given": row.assigned,
@@ -108,17 +108,17 @@ def _round(seen: Snapshot, row: RoundRow) -> dict[str, Any]:
     }
 
 
-def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
+def estimates(snapshot: Snapshot, level: float = 0.95) -> dict[str, Any]:
     """Estimates of every option, the decision, and the sample ratio check."""
-    ratio = seen.experiment.sample_ratio()
+    ratio = snapshot.experiment.sample_ratio()
     return {
-        "digest": seen.row.digest.hex(),
+        "digest": snapshot.row.digest.hex(),
         "level": level,
-        "best": seen.experiment.best(),
-        "decided": seen.experiment.decided(level),
+        "best": snapshot.experiment.best(),
+        "decided": snapshot.experiment.decided(level),
         "sample_ratio": {"p": ratio.p, "mismatch": ratio.mismatch},
-        "options": [in_units(seen.terms, one) for one in seen.experiment.estimates(level)],
-        "contexts": contexts(seen.terms, seen.experiment, level),
+        "options": [in_units(snapshot.terms, one) for one in snapshot.experiment.estimates(level)],
+        "contexts": contexts(snapshot.terms, snapshot.experiment, level),
     }
 
 
@@ -183,12 +183,12 @@ def _followed(rows: Sequence[ArmSummary], tried: int | None) -> Sequence[ArmSumm
     return [rows[k] for k in sorted({*own, *leading})]
 
 
-def export(seen: Snapshot) -> dict[str, Any]:
+def export(snapshot: Snapshot) -> dict[str, Any]:
     """The full view and the definition of the experiment."""
-    return view(seen) | {"definition": seen.row.definition}
+    return view(snapshot) | {"definition": snapshot.row.definition}
 
 
-def view(seen: Snapshot) -> dict[str, Any]:
+def view(snapshot: Snapshot) -> dict[str, Any]:
     """The data of the pages: status, current estimates, estimates after every round, and traffic in
     bytes.
 
@@ -196,34 +196,34 @@ def view(seen: Snapshot) -> dict[str, Any]:
     participant joins; `public` hides this.
     """
     return {
-        "status": status(seen),
-        "estimates": estimates(seen),
-        "history": json.loads(seen.row.history),
-        "terms": seen.terms.document(),
-        "passed": _passed(seen),
+        "status": status(snapshot),
+        "estimates": estimates(snapshot),
+        "history": json.loads(snapshot.row.history),
+        "terms": snapshot.terms.document(),
+        "passed": _passed(snapshot),
     }
 
 
-def public(seen: Snapshot) -> dict[str, Any]:
+def public(snapshot: Snapshot) -> dict[str, Any]:
     """The public view, independent of who joins or sends requests at the moment.
 
     Participants are counted when their round is over. The number of assigned slots of an unfinished
     round is hidden.
     """
-    whole = view(seen)
+    whole = view(snapshot)
     status = whole["status"]
     rounds = [one if one["stage"] in OVER else one | {"given": None} for one in status["rounds"]]
     asked = sum(one["given"] or 0 for one in rounds)
-    participants = status["people"] | {"asked": asked, "served": seen.settled}
+    participants = status["people"] | {"asked": asked, "served": snapshot.settled}
     return whole | {"status": status | {"rounds": rounds, "people": participants}}
 
 
-def _passed(seen: Snapshot) -> dict[str, int]:
+def _passed(snapshot: Snapshot) -> dict[str, int]:
     """Messages and bytes of released rounds: reports to each party, and the helper's answers."""
-    engine, terms = coordinator_engine(seen.terms), seen.terms
+    engine, terms = coordinator_engine(snapshot.terms), snapshot.terms
     released = [
         (row.reports or 0, *engine.traffic(decoded(engine, terms, row.announcement)))
-        for row in seen.rounds
+        for row in snapshot.rounds
         if row.stage is Stage.RELEASED
     ]
     helper = terms.helper

@@ -181,13 +181,13 @@ class SlotAssigner:
             }
         return held
 
-    def _named(self, one: _OpenRound, nonces: Sequence[bytes]) -> bool:
+    def _named(self, round_: _OpenRound, nonces: Sequence[bytes]) -> bool:
         """Compute the tickets' pseudonyms in a round; False if its key file says it is not open."""
         try:
-            names = one.server.names(b"join" + nonce for nonce in nonces)
+            names = round_.server.names(b"join" + nonce for nonce in nonces)
         except Rejected:
             return False
-        one.names = dict(zip(nonces, names, strict=True))
+        round_.names = dict(zip(nonces, names, strict=True))
         return True
 
     def _invitation(self, ticket: Ticket) -> bytes:

@@ -50,18 +50,18 @@ def host_and_port(value: object) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def private(path: Path, what: str) -> Path:
+def private(path: Path, name: str) -> Path:
     """Check that a file exists and that only its owner can access it."""
     try:
         mode = path.stat().st_mode
     except OSError as problem:
         raise RuleViolation(
-            f"{what} is {shown(str(path))}, which cannot be read ({problem.strerror}): name "
+            f"{name} is {shown(str(path))}, which cannot be read ({problem.strerror}): name "
             "another file"
         ) from None
     if mode & 0o077:
         raise RuleViolation(
-            f"{what} is {shown(str(path))}, which others can read: chmod 600 {path}"
+            f"{name} is {shown(str(path))}, which others can read: chmod 600 {path}"
         )
     return path
 
@@ -163,8 +163,8 @@ class Limits(BaseModel):
 def _by_role(pattern: str, **more: Any) -> Any:
     """A field whose default depends on the role."""
 
-    def default(found: dict[str, Any]) -> str:
-        return pattern.format(role=found["role"], port=_DEFAULT_PORTS[found["role"]])
+    def default(settings: dict[str, Any]) -> str:
+        return pattern.format(role=settings["role"], port=_DEFAULT_PORTS[settings["role"]])
 
     return Field(default_factory=default, **more)
 
@@ -266,9 +266,9 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
     return config
 
 
-def _overridden(found: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+def _overridden(stored: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """The settings of the file, with overrides from the environment."""
-    settings = dict(found)
+    settings = dict(stored)
     for name in _FIELDS:
         said = environment.get(PREFIX + name.upper())
         if said is not None and name != "limits":
@@ -287,7 +287,7 @@ def _overridden(found: Mapping[str, Any], environment: Mapping[str, str]) -> dic
     return settings
 
 
-def _plain(said: str) -> str | int | bool:
-    if said in ("true", "false"):
-        return said == "true"
-    return int(said) if re.fullmatch("[0-9]{1,15}", said) else said
+def _plain(text: str) -> str | int | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else text

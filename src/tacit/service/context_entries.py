@@ -145,11 +145,11 @@ def cells_of(fields: Sequence[Field], options: int) -> int | None:
     return math.prod((options, *(one.extremes for one in fields)))
 
 
-def usual_statistic(found: Mapping[str, Any]) -> str:
+def usual_statistic(entries: Mapping[str, Any]) -> str:
     """The statistic by default: tables up to 80 cells, else moments; empty without contexts."""
-    if not found["context_fields"]:
+    if not entries["context_fields"]:
         return ""
-    return _smaller(cells_of(fields_of(found["context_fields"]), len(found["options"])))
+    return _smaller(cells_of(fields_of(entries["context_fields"]), len(entries["options"])))
 
 
 def _smaller(cells: int | None) -> str:
@@ -193,22 +193,22 @@ def check_statistic(name: str, info: ValidationInfo) -> str:
     return name
 
 
-def _check_trust(found: Mapping[str, Any], name: str, fields: tuple[Field, ...]) -> None:
+def _check_trust(entries: Mapping[str, Any], name: str, fields: tuple[Field, ...]) -> None:
     """Reject trust models that no live round of this statistic has, with what they would cost."""
-    trust = TrustModel(found.get("trust", LIVE[0]))
+    trust = TrustModel(entries.get("trust", LIVE[0]))
     if trust not in (TrustModel.LOCAL, TrustModel.SHUFFLER):
         return
     from tacit.algorithms.contextual_problem import StatisticKind
     from tacit.algorithms.private_contextual import SMALL_CELLS, trust_cost
 
-    cells = cells_of(fields, len(found["options"]))
+    cells = cells_of(fields, len(entries["options"]))
     table = name == TABLE and cells is not None
     if table and cells is not None and cells <= SMALL_CELLS:
         return
     features = (
-        ContextTerms(fields).features(found["options"])
+        ContextTerms(fields).features(entries["options"])
         if table
-        else _scaled(fields, found["options"], found["interactions"])
+        else _scaled(fields, entries["options"], entries["interactions"])
     )
     kind: StatisticKind = "tables" if table else "corners" if name == CORNERS else "moments"
     cost = trust_cost(trust, kind, features, epsilon=1.0)
@@ -282,18 +282,18 @@ def _scaled(
         raise RuleViolation(f"contextual.fields has no feature map: {problem}") from None
 
 
-def context_terms(found: Mapping[str, Any]) -> ContextTerms | None:
+def context_terms(entries: Mapping[str, Any]) -> ContextTerms | None:
     """The contexts by which devices choose, or what they fit, from the entries of a definition.
 
     None where rounds assign options.
     """
-    if not found["context_fields"]:
-        return fitted_terms(found)
-    fields, evaluation = fields_of(found["context_fields"]), found["evaluation"]
-    if found["statistic"] == TABLE:
+    if not entries["context_fields"]:
+        return fitted_terms(entries)
+    fields, evaluation = fields_of(entries["context_fields"]), entries["evaluation"]
+    if entries["statistic"] == TABLE:
         return ContextTerms(fields, evaluation=evaluation)
-    named = found["statistic"]
-    return feature_terms(named, fields, found["options"], found["interactions"], evaluation)
+    named = entries["statistic"]
+    return feature_terms(named, fields, entries["options"], entries["interactions"], evaluation)
 
 
 def check_evaluation(part: Fraction, info: ValidationInfo) -> Fraction:

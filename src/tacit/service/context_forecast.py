@@ -107,7 +107,7 @@ def context_forecast(
         The definition.
     means : tuple of float
         The mean answer and that of the better option, relative to the range.
-    people, runs : int
+    participants, runs : int
         Participants and simulated experiments.
     """
     world, field, option = _world(definition, means)

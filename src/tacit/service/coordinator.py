@@ -314,12 +314,12 @@ class Coordinator(ServerParty[CoordinatorEngine]):
         return [answered[n] for n in range(len(tickets))]
 
     def _assign(
-        self, tickets: Sequence[Ticket], asked: Mapping[bytes, list[int]], *, whole: bool
+        self, tickets: Sequence[Ticket], requests: Mapping[bytes, list[int]], *, whole: bool
     ) -> dict[int, Assigned | Rejected]:
         """Assign slots to tickets by experiment, those of full shards only with `whole`."""
         answered: dict[int, Assigned | Rejected] = {}
         with self.store.begin() as transaction:
-            for digest, mine in sorted(asked.items()):
+            for digest, mine in sorted(requests.items()):
                 assigner = SlotAssigner(self, transaction, digest)
                 slots = assigner.assign([tickets[n] for n in mine], whole=whole)
                 answered |= {

@@ -21,54 +21,56 @@ Entries = dict[str, Any]
 """The entries read so far, by field."""
 
 
-def default_algorithm(found: Entries) -> str:
+def default_algorithm(entries: Entries) -> str:
     """Elimination for linear models where options have features."""
-    if found["plays"] is not None:
+    if entries["plays"] is not None:
         return FITTED
-    return "private-pe" if found["options_table"] else "private-med"
+    return "private-pe" if entries["options_table"] else "private-med"
 
 
-def default_control_share(found: Entries) -> Fraction:
+def default_control_share(entries: Entries) -> Fraction:
     """An even share where the algorithm tries options side by side."""
-    even = rules.side_by_side(found["algorithm"])
-    return _EVENLY / len(found["options"]) if even else Fraction(0)
+    even = rules.side_by_side(entries["algorithm"])
+    return _EVENLY / len(entries["options"]) if even else Fraction(0)
 
 
-def default_evaluation(found: Entries) -> Fraction:
+def default_evaluation(entries: Entries) -> Fraction:
     """Share of the evaluation slice; 0 without contexts."""
-    served = found["context_fields"] and found["trust"] != TrustModel.SHUFFLER
+    served = entries["context_fields"] and entries["trust"] != TrustModel.SHUFFLER
     return _EVALUATION if served else Fraction(0)
 
 
-def default_exploration(found: Entries) -> Fraction:
+def default_exploration(entries: Entries) -> Fraction:
     """Share of every segment that gets an option at random; 0 without tables."""
-    return _EXPLORATION if found["statistic"] == TABLE else Fraction(0)
+    return _EXPLORATION if entries["statistic"] == TABLE else Fraction(0)
 
 
-def default_levels(found: Entries) -> int:
+def default_levels(entries: Entries) -> int:
     """One level for each unit of the range if it is whole; 1 with tables and corners."""
-    if found.get("statistic") in (TABLE, CORNERS):
+    if entries.get("statistic") in (TABLE, CORNERS):
         return 1
-    steps = found["high"] - found["low"]
+    steps = entries["high"] - entries["low"]
     return int(steps) if steps.denominator == 1 and 0 < steps <= _FINEST else _FINEST
 
 
-def default_labels(found: Entries) -> tuple[str, ...]:
+def default_labels(entries: Entries) -> tuple[str, ...]:
     """Yes or no for answers from 0 to 1 in one step."""
-    return _YES_OR_NO if (found["low"], found["high"], found["levels"]) == (0, 1, 1) else ()
+    return _YES_OR_NO if (entries["low"], entries["high"], entries["levels"]) == (0, 1, 1) else ()
 
 
-def default_missing(found: Entries) -> Fraction:
+def default_missing(entries: Entries) -> Fraction:
     """Share of a round that may drop out; 0 where servers add the noise."""
-    return MISSING if rules.shares(found["trust"]) else Fraction(0)
+    return MISSING if rules.shares(entries["trust"]) else Fraction(0)
 
 
-def default_dishonest(found: Entries) -> Fraction:
+def default_dishonest(entries: Entries) -> Fraction:
     """Share of a round that may leave the noise out; 0 where servers add it."""
-    return DISHONEST if rules.shares(found["trust"]) else Fraction(0)
+    return DISHONEST if rules.shares(entries["trust"]) else Fraction(0)
 
 
-def default_rounds(found: Entries) -> int | None:
+def default_rounds(entries: Entries) -> int | None:
     """Maximum of rounds, for an algorithm that plans them and a known number of participants."""
-    planned = found["participants"] is not None and rules.has_option(found["algorithm"], "rounds")
+    planned = entries["participants"] is not None and rules.has_option(
+        entries["algorithm"], "rounds"
+    )
     return ROUNDS if planned else None

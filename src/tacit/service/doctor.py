@@ -337,16 +337,16 @@ def examine_files(config: PartyConfig) -> list[Finding]:
     return [_private(what, path) for what, path in paths.items()]
 
 
-def _private(what: str, path: Path) -> Finding:
+def _private(name: str, path: Path) -> Finding:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as problem:
         fix = "tacit serve creates it; otherwise correct its path in the configuration"
-        return Finding(what, "private", WARNING, f"{path}: {problem.strerror}", fix)
+        return Finding(name, "private", WARNING, f"{path}: {problem.strerror}", fix)
     if mode & 0o077:
-        return Finding(what, "private", BROKEN, f"{path} has mode {mode:o}", f"chmod go= {path}")
+        return Finding(name, "private", BROKEN, f"{path} has mode {mode:o}", f"chmod go= {path}")
     fix = "exclude it from backups" if path.is_dir() else "keep a copy, and one of its lock"
-    return Finding(what, "private", OK, str(path), fix)
+    return Finding(name, "private", OK, str(path), fix)
 
 
 def _addresses(url: str) -> frozenset[str]:

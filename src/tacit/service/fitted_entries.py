@@ -48,8 +48,10 @@ def dimension(table: OptionTable) -> int:
     return 1 + sum(len(set(column)) > 1 for column in zip(*table.rows, strict=True))
 
 
-def fitted_terms(found: Mapping[str, Any]) -> FittedTerms | None:
+def fitted_terms(entries: Mapping[str, Any]) -> FittedTerms | None:
     """The part of the terms about fitted parameters; None where each tries one option."""
-    if found["plays"] is None:
+    if entries["plays"] is None:
         return None
-    return FittedTerms((), dimension=dimension(read(found["options_table"])), plays=found["plays"])
+    return FittedTerms(
+        (), dimension=dimension(read(entries["options_table"])), plays=entries["plays"]
+    )

@@ -213,13 +213,13 @@ def _parts(definition: Definition) -> int:
     return often if definition.approximate else 1
 
 
-def _supported(definition: Definition, asked: dict[str, Any]) -> dict[str, Any]:
+def _supported(definition: Definition, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a simulation that the definition's algorithm has, with its trust model."""
     from tacit.algorithms.registry import lookup
 
     lost = {"dropout": float(definition.missing), "corrupt": float(definition.dishonest)}
     shared = definition.trust_model.shares_noise
-    given = asked | {"trust": definition.trust} | (lost if shared else {})
+    given = options | {"trust": definition.trust} | (lost if shared else {})
     if definition.delta:
         given["delta"] = float(definition.delta / _parts(definition))
     known = (*lookup(definition.algorithm).options, "runs", "progress", "until_decided")

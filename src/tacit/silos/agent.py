@@ -296,34 +296,36 @@ class SiloAgent:
             answer = _HANDLERS[asked.stage](self, asked)
             return asked.answer(answer).encode(self.identity.key)
 
-    def _take_policy(self, asked: SiloMessage) -> bytes:
+    def _take_policy(self, message: SiloMessage) -> bytes:
         """Store a released policy, once per step."""
-        policy = self._decoded(asked.payload)
+        policy = self._decoded(message.payload)
         found = self._database.policy()
-        if found is not None and asked.step <= found[0]:
-            if (asked.step, asked.payload) != found:
+        if found is not None and message.step <= found[0]:
+            if (message.step, message.payload) != found:
                 raise Rejected(
-                    f"policy is of step {asked.step}: step {found[0]} has one already, and a step "
-                    "has one policy"
+                    f"policy is of step {message.step}: step {found[0]} has one already, and a "
+                    "step has one policy"
                 )
             return b""
         steps = len(self.terms.batches)
-        require(asked.step <= steps, "step of the policy", asked.step, f"at most {steps}", Rejected)
+        require(
+            message.step <= steps, "step of the policy", message.step, f"at most {steps}", Rejected
+        )
         rows = self._database.rows()
-        absent = asked.step - len(rows)
+        absent = message.step - len(rows)
         if absent > 0 and not self.terms.missing:
             raise Rejected(
-                f"policy is of step {asked.step}, but row {len(rows)} of this silo was never asked "
-                "for: under these terms every row needs every silo"
+                f"policy is of step {message.step}, but row {len(rows)} of this silo was never "
+                "asked for: under these terms every row needs every silo"
             )
-        for step in range(len(rows), asked.step):  # its records would enter a row again
+        for step in range(len(rows), message.step):  # its records would enter a row again
             self._check_unknown(step)
         with self._database.transaction():
-            for step in range(len(rows), asked.step):
+            for step in range(len(rows), message.step):
                 zero = np.zeros(self._sums.sums.size)
                 self._database.add_row(CommittedRow(step, zero, None), [])
-            self._database.add_policy(asked.step, asked.payload)
-        self._masking, self._actor, self._position = None, (asked.step, PolicyActor(policy)), 0
+            self._database.add_policy(message.step, message.payload)
+        self._masking, self._actor, self._position = None, (message.step, PolicyActor(policy)), 0
         return b""
 
     def _row(self, step: int) -> CommittedRow:
@@ -372,64 +374,64 @@ class SiloAgent:
                 "copy, and a second draw of noise is not accounted for. Leave the federation"
             )
 
-    def _first(self, what: bytes, step: int, digest: bytes) -> bytes | None:
+    def _first(self, kind: bytes, step: int, digest: bytes) -> bytes | None:
         """The first digest of this kind for a row, on record outside of backups."""
-        return self._records.replace(self._name(what, step), None, digest)
+        return self._records.replace(self._name(kind, step), None, digest)
 
-    def _name(self, what: bytes, step: int) -> bytes:
+    def _name(self, kind: bytes, step: int) -> bytes:
         """The name of a record about a row."""
-        name = what + self.terms.digest + self.identity.number.to_bytes(2, "big")
+        name = kind + self.terms.digest + self.identity.number.to_bytes(2, "big")
         return name + step.to_bytes(4, "big")
 
-    def _report(self, asked: SiloMessage) -> bytes:
+    def _report(self, request: SiloMessage) -> bytes:
         if self._sums.masked:
             raise Rejected("stage is REPORT: under these terms messages are masked")
-        message = self._row(asked.step).message
+        message = self._row(request.step).message
         assert message is not None
         return message
 
-    def _join(self, asked: SiloMessage) -> bytes:
+    def _join(self, message: SiloMessage) -> bytes:
         if not self._sums.masked:
             raise Rejected("stage is JOIN: under these terms messages are not masked")
-        row = self._row(asked.step)
-        if self._masking is None or self._masking.attempt != asked.attempt:
+        row = self._row(message.step)
+        if self._masking is None or self._masking.attempt != message.attempt:
             assert row.message is not None
             words = [int(word) for word in np.frombuffer(row.message, dtype=np.uint64)]
-            pinned = self._pinned_for(asked.step)
-            self._masking = SiloMasking(pinned, self.identity.key, asked, words)
+            pinned = self._pinned_for(message.step)
+            self._masking = SiloMasking(pinned, self.identity.key, message, words)
         return self._masking.join()
 
-    def _attempt(self, asked: SiloMessage) -> SiloMasking:
+    def _attempt(self, message: SiloMessage) -> SiloMasking:
         """The running attempt of a message; another one is rejected."""
         masking = self._masking
-        if masking is None or (masking.attempt, masking.step) != (asked.attempt, asked.step):
+        if masking is None or (masking.attempt, masking.step) != (message.attempt, message.step):
             raise Rejected("attempt is unknown: must start with JOIN, and ends with the process")
         return masking
 
-    def _share(self, asked: SiloMessage) -> bytes:
-        return self._attempt(asked).share(asked.payload)
+    def _share(self, message: SiloMessage) -> bytes:
+        return self._attempt(message).share(message.payload)
 
-    def _check(self, asked: SiloMessage) -> bytes:
-        return self._attempt(asked).check(asked.payload)
+    def _check(self, message: SiloMessage) -> bytes:
+        return self._attempt(message).check(message.payload)
 
-    def _mask(self, asked: SiloMessage) -> bytes:
-        return self._attempt(asked).mask(asked.payload)
+    def _mask(self, message: SiloMessage) -> bytes:
+        return self._attempt(message).mask(message.payload)
 
-    def _sign_survivors(self, asked: SiloMessage) -> bytes:
+    def _sign_survivors(self, message: SiloMessage) -> bytes:
         """Sign the survivors of a row: one set per row, ever."""
-        masking = self._attempt(asked)
-        survivors = read_survivors(asked.payload, self.terms)
+        masking = self._attempt(message)
+        survivors = read_survivors(message.payload, self.terms)
         masking.check_survivors(survivors)
         packed = pack_survivors(survivors)
-        rows = asked.step < FIRST
-        stored = self._database.set_survivors(asked.step, packed) if rows else packed
+        rows = message.step < FIRST
+        stored = self._database.set_survivors(message.step, packed) if rows else packed
         digest = hashlib.sha256(packed).digest()
-        if stored != packed or self._first(b"survivors", asked.step, digest) != digest:
-            raise Rejected(f"row {asked.step}: this silo has already signed other survivors")
+        if stored != packed or self._first(b"survivors", message.step, digest) != digest:
+            raise Rejected(f"row {message.step}: this silo has already signed other survivors")
         return masking.sign_survivors(survivors)
 
-    def _reveal(self, asked: SiloMessage) -> bytes:
-        return self._attempt(asked).reveal(asked.payload)
+    def _reveal(self, message: SiloMessage) -> bytes:
+        return self._attempt(message).reveal(message.payload)
 
     # Evaluations
 
@@ -473,9 +475,9 @@ class SiloAgent:
                 self._check_unknown(FIRST + number)
                 self._first(b"uncharged", FIRST + number, hashlib.sha256(question).digest())
 
-    def _check_unknown(self, step: int, what: bytes = b"row") -> None:
+    def _check_unknown(self, step: int, kind: bytes = b"row") -> None:
         """Reject a step that is on record but not in the database, which was restored."""
-        if self._records.read(self._name(what, step)) is not None:
+        if self._records.read(self._name(kind, step)) is not None:
             named = f"evaluation {step - FIRST}" if step >= FIRST else f"row {step}"
             raise Rejected(
                 f"{named} is on record: the database was restored from a copy that does not have "

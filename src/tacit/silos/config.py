@@ -188,9 +188,9 @@ def read_entries(kind: type[Entries], path: Path) -> Entries:
     return _parsed(kind, read_toml(path, "name another file"), path)
 
 
-def _parsed(kind: type[Entries], found: dict[str, Any], path: Path) -> Entries:
+def _parsed(kind: type[Entries], data: dict[str, Any], path: Path) -> Entries:
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(data)
     except ValidationError as problem:
         known = {place: place for place in places(kind)}
         raise InvalidFile(str(path), list(problems(problem, kind, known))) from None

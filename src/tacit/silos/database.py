@@ -248,6 +248,6 @@ class SiloDatabase:
         )
 
 
-def _decision(found: tuple[Any, ...]) -> StoredDecision:
-    identity, step, features, actions, *more = found
+def _decision(row: tuple[Any, ...]) -> StoredDecision:
+    identity, step, features, actions, *more = row
     return StoredDecision(identity, step, np.frombuffer(features).reshape(actions, -1), *more)

@@ -30,18 +30,18 @@ class SiloMasking:
         self,
         pinned: PinnedFederation,
         key: Ed25519PrivateKey,
-        asked: SiloMessage,
+        message: SiloMessage,
         values: Sequence[int],
     ) -> None:
-        self.attempt, self.step = asked.attempt, asked.step
+        self.attempt, self.step = message.attempt, message.step
         self._pinned, self._key, self._values = pinned, key, values
-        self._client = MaskingClient(pinned, asked.payload)
+        self._client = MaskingClient(pinned, message.payload)
         described = self._client.round
         require(
-            (described.identity, described.binding.option) == (asked.attempt, asked.step),
+            (described.identity, described.binding.option) == (message.attempt, message.step),
             "step of the round",
             described.binding.option,
-            f"{asked.step}, with the attempt of the message",
+            f"{message.step}, with the attempt of the message",
             Rejected,
         )
         self._addresses: dict[int, bytes] = {}

@@ -380,5 +380,5 @@ def versions(_: int = 0) -> dict[str, str]:
     }
 
 
-def _listed(found: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.items())
+def _listed(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -218,14 +218,14 @@ def read_study(path: Path) -> Study:
     return study_of({"name": path.stem, **given}, source=path.name, beside=path.parent)
 
 
-def study_of(given: Mapping[str, Any], source: str = "study", beside: Path = Path()) -> Study:
+def study_of(entry: Mapping[str, Any], source: str = "study", beside: Path = Path()) -> Study:
     """The study that a mapping describes; paths in it are relative to `beside`.
 
     >>> study_of({"algorithms": ["ucb1"], "problems": {"arms": [3, 5]}, "seeds": 10}).cells
     20
     """
     try:
-        return _Reader(given, beside).study()
+        return _Reader(entry, beside).study()
     except TacitError as error:
         raise TacitError(f"{source}: {as_fields(str(error))}") from error
 
@@ -336,7 +336,7 @@ class _Reader:
                 raise TacitError(f"{place} is {table!r}: must be a table [[{axis}]].")
 
     def _expanded(
-        self, axis: str, place: str, table: dict[str, Any], entries: Iterable[Algorithm]
+        self, axis: str, location: str, table: dict[str, Any], entries: Iterable[Algorithm]
     ) -> Iterator[Choice]:
         """The choices that a table stands for; every list in it is an axis."""
         label, family = (table.pop(name, None) for name in ABOUT)
@@ -344,61 +344,65 @@ class _Reader:
         if axis == "environments" and "replay" in table:
             families = {entry.family for entry in entries}
             family = family or (families.pop() if len(families) == 1 else "arms")
-            world, name = self._replayed(place, table, contextual=family == "contextual")
+            world, name = self._replayed(location, table, contextual=family == "contextual")
             label = label or name
         known = {name: one for entry in entries for name, one in entry.problem.options().items()}
         for name in table:
             if name not in known:
                 which = ", ".join(entry.name for entry in entries)
                 hint = _meant(name, (*known, *ABOUT))
-                raise TacitError(f"{place}.{name} is not an option of {which}{hint}")
+                raise TacitError(f"{location}.{name} is not an option of {which}{hint}")
         suits = {e.family for e in entries if all(name in e.problem.options() for name in table)}
         if family is not None:
             if family not in {entry.family for entry in entries}:
                 of = ", ".join(sorted({entry.family for entry in entries}))
-                raise TacitError(f"{place}.family is {family!r}: must be one of {of}.")
+                raise TacitError(f"{location}.family is {family!r}: must be one of {of}.")
             suits &= {family}
         if not suits:
             of = f" of {family}" if family else ""
             raise TacitError(
-                f"{place} has options that no family{of} has together ({', '.join(table)}). Split "
-                "it into a table for each family."
+                f"{location} has options that no family{of} has together ({', '.join(table)}). "
+                "Split it into a table for each family."
             )
-        values = [list(self._values(f"{place}.{name}", known[name], table[name])) for name in table]
+        values = [
+            list(self._values(f"{location}.{name}", known[name], table[name])) for name in table
+        ]
         for picked in product(*values):
             options = dict(zip(table, picked, strict=True))
-            yield Choice(place, options, label, frozenset(suits), world)
+            yield Choice(location, options, label, frozenset(suits), world)
 
     @staticmethod
-    def _values(place: str, declared: Option, given: Any) -> Iterator[Any]:
+    def _values(location: str, declared: Option, entry: Any) -> Iterator[Any]:
         """The values of an option; a list is several values, unless the option itself is a list."""
         kind = declared.value_type
-        several = isinstance(given, (list, tuple))
+        several = isinstance(entry, (list, tuple))
         if get_origin(kind) is tuple:
-            several = several and bool(given) and isinstance(given[0], (list, tuple))
-        listed = list(given) if several else [given]
+            several = several and bool(entry) and isinstance(entry[0], (list, tuple))
+        listed = list(entry) if several else [entry]
         if not listed:
-            raise TacitError(f"{place} is empty. Give a value, or leave it out.")
+            raise TacitError(f"{location} is empty. Give a value, or leave it out.")
         types, expected = EXPECTED.get(kind, ((object,), ""))
         for value in listed:
             strange = isinstance(value, bool) and bool not in types and object not in types
             if strange or not isinstance(value, types):
-                raise TacitError(f"{place} is {value!r}: must be {expected}.")
+                raise TacitError(f"{location} is {value!r}: must be {expected}.")
             yield tuple(value) if isinstance(value, list) else value
 
-    def _replayed(self, place: str, table: dict[str, Any], *, contextual: bool) -> tuple[int, str]:
+    def _replayed(
+        self, location: str, table: dict[str, Any], *, contextual: bool
+    ) -> tuple[int, str]:
         """The world of a recorded table or contextual log, which is read once."""
         from tacit.environments import read_context_log, read_table
 
         how = {name: table.pop(name) for name in REPLAY if name in table}
         if not isinstance(how["replay"], str):
-            raise TacitError(f"{place}.replay is {how['replay']!r}: must name a CSV file.")
+            raise TacitError(f"{location}.replay is {how['replay']!r}: must name a CSV file.")
         for name in REPLAY[1:]:
             if not isinstance(how.get(name, False), bool):
-                raise TacitError(f"{place}.{name} is {how[name]!r}: must be true or false.")
+                raise TacitError(f"{location}.{name} is {how[name]!r}: must be true or false.")
         path = self.beside / how.pop("replay")
         if contextual and how.pop("resample", False):
-            raise TacitError(f"{place}.resample is for arms: a contextual log is used once")
+            raise TacitError(f"{location}.resample is for arms: a contextual log is used once")
         world: World = read_context_log(path, **how) if contextual else read_table(path, **how)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         label = ", ".join([path.name, *(name for name in REPLAY[1:] if how.get(name))])
@@ -439,7 +443,7 @@ class _Reader:
         return suited
 
     def _configuration(
-        self, entry: Algorithm, variant: Choice, picked: Sequence[Choice], how: RunConfig
+        self, entry: Algorithm, variant: Choice, picked: Sequence[Choice], config: RunConfig
     ) -> Configuration:
         """The configuration of one cell of the grid."""
         options: dict[str, Any] = dict(variant.options)
@@ -463,7 +467,7 @@ class _Reader:
         place = ", ".join(choice.place for choice in picked if "[" in choice.place)
         assert variant.label is not None
         try:
-            made = configured(entry, variant.label, options, (index, world), how)
+            made = configured(entry, variant.label, options, (index, world), config)
         except TacitError as error:
             raise TacitError(f"{place or 'study'}, {entry.name}: {error}") from error
         return replace(made, axes=labels, chosen=chosen)
@@ -474,7 +478,7 @@ def configured(
     label: str,
     options: Mapping[str, Any],
     world: tuple[int | None, World | None],
-    how: RunConfig,
+    config: RunConfig,
 ) -> Configuration:
     """The configuration of an algorithm with these options, checked by building its first run.
 
@@ -485,7 +489,7 @@ def configured(
     problem = entry.make_problem(complete_options(entry, own, dict(options)))
     fitted, experiment = problem, None
     if entry.pilot_option is None:
-        fitted, experiment = build_first_run(entry, problem, how, own)
+        fitted, experiment = build_first_run(entry, problem, config, own)
     in_force = options_in_force(entry, fitted, own)
     common = [name for name in ("horizon", "epsilon", "delta") if name in in_force]
     named = {name: in_force.get(name) for name in dict.fromkeys([*common, *options])}

@@ -34,13 +34,13 @@ def lower_bounds(results: Iterable[Result], first: float) -> list[Series]:
     ]
 
 
-def proven_orders(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[Series]:
+def proven_orders(results: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[Series]:
     """The orders that papers prove, in each result's colour, clipped to the chart.
 
     Results with the same bound share one line.
     """
     lines: dict[tuple[Point, ...], Series] = {}
-    for result, colour in shown:
+    for result, colour in results:
         rounds = [t for t in result.checkpoints.tolist() if t >= max(first, 2)]
         for bound in result.bounds if rounds else ():
             points = tuple(

@@ -176,11 +176,11 @@ def _parsed(line: bytes) -> Record:
     return record if line.endswith(b"\n") and isinstance(record, dict) else {}
 
 
-def check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def check_same(path: Path, logged: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
     """Reject a log of another study, or of other versions."""
     found = [
-        *_differing(known["versions"], asked["versions"]),
-        *_differing(known["study"], asked["study"]),
+        *_differing(logged["versions"], requested["versions"]),
+        *_differing(logged["study"], requested["study"]),
     ]
     if found:
         more = f" and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
@@ -190,7 +190,7 @@ def check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -
         )
 
 
-def _differing(there: Any, here: Any, place: str = "") -> Iterator[str]:
+def _differing(there: Any, here: Any, path: str = "") -> Iterator[str]:
     """The places at which two JSON values differ.
 
     >>> list(_differing({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}], "c": None}))
@@ -198,13 +198,13 @@ def _differing(there: Any, here: Any, place: str = "") -> Iterator[str]:
     """
     if isinstance(there, dict) and isinstance(here, dict):
         for name in {**there, **here}:
-            inside = f"{place}.{name}" if place else name
+            inside = f"{path}.{name}" if path else name
             yield from _differing(there.get(name), here.get(name), inside)
     elif isinstance(there, list) and isinstance(here, list):
         if len(there) != len(here):
-            yield f"number of {place} (there {len(there)}, here {len(here)})"
+            yield f"number of {path} (there {len(there)}, here {len(here)})"
             return
         for number, (one, other) in enumerate(zip(there, here, strict=True), start=1):
-            yield from _differing(one, other, f"{place}[{number}]")
+            yield from _differing(one, other, f"{path}[{number}]")
     elif there != here:
-        yield f"{place} (there {there!r}, here {here!r})"
+        yield f"{path} (there {there!r}, here {here!r})"

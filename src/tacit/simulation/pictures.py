@@ -83,15 +83,15 @@ def style(index: int) -> dict[str, Any]:
     }
 
 
-def legend(one: Any, *, below: bool = False) -> None:
+def legend(axis: Any, *, below: bool = False) -> None:
     """Add a legend outside the axes, in the order of the curves' last values, highest first.
 
     It is placed to the right of the axes or, with `below`, under them.
     """
-    drawn, labels = one.get_legend_handles_labels()
+    drawn, labels = axis.get_legend_handles_labels()
     ends = [float(curve.get_ydata()[-1]) for curve in drawn]
     order = sorted(range(len(ends)), key=lambda i: -ends[i] if math.isfinite(ends[i]) else math.inf)
-    one.legend(
+    axis.legend(
         [drawn[i] for i in order],
         [labels[i] for i in order],
         fontsize=10,
@@ -114,10 +114,10 @@ def _shown(figure: Any) -> list[Any]:
     return [one for one in figure.axes if one.get_legend() is not None]
 
 
-def band(one: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
+def band(axis: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
     """Plot a line with an error band."""
-    one.plot(x, mean, color=color, **style)
-    one.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+    axis.plot(x, mean, color=color, **style)
+    axis.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
 
 
 def picture(
@@ -145,7 +145,7 @@ def picture(
 
 
 def draw_panel(
-    one: Any,
+    axis: Any,
     panel: Panel,
     styles: Mapping[str, dict[str, Any]] | None = None,
     *,
@@ -156,19 +156,19 @@ def draw_panel(
     """Draw a panel on axes, without a legend."""
     drawn = _styles([panel]) if styles is None else styles
     for label, result in panel.results.items():
-        _curve(one, label, result, drawn[label], time_average)
-    _bounds(one, panel, time_average)
+        _curve(axis, label, result, drawn[label], time_average)
+    _bounds(axis, panel, time_average)
     colours = {label: str(drawn[label]["color"]) for label in panel.results}
-    theorems(one, panel.results, colours, time_average)
+    theorems(axis, panel.results, colours, time_average)
     longest = max(result.horizon for result in panel.results.values())
-    one.set_xscale("log")
-    one.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
+    axis.set_xscale("log")
+    axis.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
     if not time_average:
-        one.set_yscale("log")
-        one.set_ylim(bottom=1)
-    one.set_title(panel.title, fontsize=12)
-    one.set_xlabel(f"{per}s so far", fontsize=11)
-    one.set_ylabel(f"{regret} per {per}" if time_average else f"{regret} so far", fontsize=11)
+        axis.set_yscale("log")
+        axis.set_ylim(bottom=1)
+    axis.set_title(panel.title, fontsize=12)
+    axis.set_xlabel(f"{per}s so far", fontsize=11)
+    axis.set_ylabel(f"{regret} per {per}" if time_average else f"{regret} so far", fontsize=11)
 
 
 def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
@@ -177,37 +177,37 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     return {label: style(i) for i, label in enumerate(labels)}
 
 
-def _curve(one: Any, label: str, result: Result, drawn: dict[str, Any], average: bool) -> None:
+def _curve(axis: Any, label: str, result: Result, drawn: dict[str, Any], average: bool) -> None:
     mean, sem = result.curve()
     rounds = result.checkpoints
     scale = 1 / rounds if average else 1.0
-    band(one, rounds, mean * scale, sem * scale, label=label, **drawn)
+    band(axis, rounds, mean * scale, sem * scale, label=label, **drawn)
 
 
-def _bounds(one: Any, panel: Panel, average: bool) -> None:
+def _bounds(axis: Any, panel: Panel, average: bool) -> None:
     """Plot the asymptotic lower bounds on regret, one line per distinct bound."""
     found: dict[float, float | None] = {}
     for result in panel.results.values():
         if (slope := result.lower_bound_slope) is not None:
             found[slope] = result.configuration.get("epsilon") or found.get(slope)
     longest = max(panel.results.values(), key=lambda result: result.horizon)
-    rounds, limits = longest.checkpoints[1:], one.get_ylim()
+    rounds, limits = longest.checkpoints[1:], axis.get_ylim()
     for slope, epsilon in found.items():
         line = slope * np.log(rounds) / (rounds if average else 1.0)
         privacy = "no privacy" if epsilon is None else f"central DP, ε = {epsilon:g}"
         said = f"lower bound\n(asymptotic, {privacy};\n{BELOW})"
-        one.plot(rounds, line, label=said, **BOUND)
-    one.set_ylim(limits)  # early on, the asymptotic bound is far above any regret
+        axis.plot(rounds, line, label=said, **BOUND)
+    axis.set_ylim(limits)  # early on, the asymptotic bound is far above any regret
 
 
 def theorems(
-    one: Any, results: Mapping[str, Result], colours: Mapping[str, str], average: bool
+    axis: Any, results: Mapping[str, Result], colours: Mapping[str, str], average: bool
 ) -> None:
     """Plot the orders that the papers prove, in each curve's colour.
 
     Results with the same bound share one line. The label says if a line is outside the axes.
     """
-    limits, drawn = one.get_ylim(), set[tuple[str, bytes]]()
+    limits, drawn = axis.get_ylim(), set[tuple[str, bytes]]()
     shown = [(label, result, bound) for label, result in results.items() for bound in result.bounds]
     for label, result, bound in shown:
         rounds = result.checkpoints[result.checkpoints >= 2]
@@ -218,8 +218,8 @@ def theorems(
         hidden = not ((line >= limits[0]) & (line <= limits[1])).any()
         where = f"; beyond, ends at {line[-1]:.3g}" if hidden else ""
         said = f"{bound.theorem} for {label}\n({bound.order}{where})"
-        one.plot(rounds, line, label=said, color=colours[label], **THEOREM)
-    one.set_ylim(limits)
+        axis.plot(rounds, line, label=said, color=colours[label], **THEOREM)
+    axis.set_ylim(limits)
 
 
 def draw_panels(panels: Sequence[Panel], path: Path, **options: Any) -> None:

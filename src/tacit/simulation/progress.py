@@ -14,7 +14,7 @@ BETWEEN_LINES = 15.0  # seconds between lines
 
 @contextmanager
 def bar(
-    label: str, total: int, done: int, shown: bool, *, lines: bool = False
+    label: str, total: int, done: int, visible: bool, *, lines: bool = False
 ) -> Iterator[Callable[[int], None]]:
     """Yield the function to call with the number of finished runs; it advances a progress bar on
     standard error.
@@ -22,8 +22,8 @@ def bar(
     The bar appears after `WORTH_A_BAR` seconds. If standard error is not a terminal, `lines` asks
     for a line every `BETWEEN_LINES` seconds; otherwise nothing is shown.
     """
-    if not shown or not sys.stderr.isatty():
-        yield _lines(label, total, done) if lines and shown else lambda _: None
+    if not visible or not sys.stderr.isatty():
+        yield _lines(label, total, done) if lines and visible else lambda _: None
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress

@@ -73,16 +73,16 @@ class ReportEntry:
         return ", ".join(f"{name} {value}" for name, value in given if value is not None)
 
 
-def entries(found: SavedStudy) -> list[ReportEntry]:
+def entries(study: SavedStudy) -> list[ReportEntry]:
     """The configurations that have runs, in the order of the study."""
-    about, seeds = found.head["study"]["configurations"], found.head["study"]["seeds"]
-    return [ReportEntry(about[one.runs[0]["cell"] // seeds], one) for one in found.results()]
+    about, seeds = study.head["study"]["configurations"], study.head["study"]["seeds"]
+    return [ReportEntry(about[one.runs[0]["cell"] // seeds], one) for one in study.results()]
 
 
-def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
+def summaries(entries: Iterable[ReportEntry]) -> list[dict[str, Any]]:
     """One row per configuration: its options, and means over its runs."""
     rows = []
-    for one in listed:
+    for one in entries:
         result = one.result
         known = result.regret_known
         extras = {
@@ -141,18 +141,18 @@ class SettingCharts:
     theorems: list[str]
 
 
-def html(found: SavedStudy, listed: Sequence[ReportEntry]) -> str:
+def html(study: SavedStudy, entries: Sequence[ReportEntry]) -> str:
     """The whole page."""
     settings: dict[tuple[str, str, str], list[ReportEntry]] = {}
-    for one in listed:
+    for one in entries:
         settings.setdefault(one.setting, []).append(one)
-    looks = _looks(listed)
+    looks = _looks(entries)
     titles = {setting: _title(setting, list(settings)) for setting in settings}
     return render(
         __package__,
         "report.html",
-        found=found,
-        listed=listed,
+        found=study,
+        listed=entries,
         shared=_shared(list(settings)),
         winners=[
             (f"{name} ({titles[setting]})" if len(settings) > 1 else name, losses)
@@ -161,7 +161,7 @@ def html(found: SavedStudy, listed: Sequence[ReportEntry]) -> str:
         ],
         settings=[_charts(titles[setting], group, looks) for setting, group in settings.items()],
         most_open=MOST_OPEN,
-        table=_table(listed),
+        table=_table(entries),
     )
 
 
@@ -194,9 +194,9 @@ def _shared(settings: Sequence[tuple[str, str, str]]) -> list[str]:
     ]
 
 
-def _looks(listed: Sequence[ReportEntry]) -> Looks:
+def _looks(entries: Sequence[ReportEntry]) -> Looks:
     """A colour and a dash for every variant, the same on the whole page."""
-    names = dict.fromkeys(one.variant for one in listed)
+    names = dict.fromkeys(one.variant for one in entries)
     return {
         name: (COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
         for place, name in enumerate(names)
@@ -225,8 +225,8 @@ def _least(group: Sequence[ReportEntry]) -> Iterator[tuple[str, str]]:
         yield name, f"regret {losses} (± standard error)"
 
 
-def _epsilons(listed: Iterable[ReportEntry]) -> list[float]:
-    return sorted({one.epsilon for one in listed if one.epsilon is not None})
+def _epsilons(entries: Iterable[ReportEntry]) -> list[float]:
+    return sorted({one.epsilon for one in entries if one.epsilon is not None})
 
 
 # Charts
@@ -256,9 +256,9 @@ def _charts(title: str, group: list[ReportEntry], looks: Looks) -> SettingCharts
     return SettingCharts(title, keys, figures, bounded, theorems)
 
 
-def _curves(known: list[ReportEntry], epsilon: float | None, looks: Looks) -> Chart:
+def _curves(entries: list[ReportEntry], epsilon: float | None, looks: Looks) -> Chart:
     """Regret over time at one ε, and of algorithms without privacy."""
-    shown = [one for one in known if one.epsilon in (epsilon, None)]
+    shown = [one for one in entries if one.epsilon in (epsilon, None)]
     longest = max(one.result.horizon for one in shown)
     first = max(1.0, longest * SHOWN)
     lowest = DEEPEST * max(one.result.regret_mean for one in shown)
@@ -271,7 +271,7 @@ def _curves(known: list[ReportEntry], epsilon: float | None, looks: Looks) -> Ch
             if t >= first and m >= lowest
         )
         series.append(Series(one.variant, points, *looks[one.variant]))
-    per = known[0].about["per"]
+    per = entries[0].about["per"]
     across = Axis.around(f"{per}s so far", [first, longest], room=0.01)
     up = Axis.around("regret", [p.y for line in series for p in line.points])
     least = limits.lower_bounds((one.result for one in shown), first)
@@ -280,32 +280,32 @@ def _curves(known: list[ReportEntry], epsilon: float | None, looks: Looks) -> Ch
 
 
 def _by_variant(
-    known: list[ReportEntry], looks: Looks, place: Callable[[ReportEntry], float | None]
+    entries: list[ReportEntry], looks: Looks, position: Callable[[ReportEntry], float | None]
 ) -> list[Series]:
     """Final regret of every variant in order of ε, at the places given."""
     found: dict[str, list[Point]] = {}
-    for one in sorted(known, key=lambda one: one.epsilon or 0.0):
-        found.setdefault(one.variant, []).append(one.final(place(one)))
+    for one in sorted(entries, key=lambda one: one.epsilon or 0.0):
+        found.setdefault(one.variant, []).append(one.final(position(one)))
     return [Series(name, tuple(p), *looks[name], marks=True) for name, p in found.items()]
 
 
-def _against_epsilon(known: list[ReportEntry], epsilons: list[float], looks: Looks) -> Chart:
+def _against_epsilon(entries: list[ReportEntry], epsilons: list[float], looks: Looks) -> Chart:
     """Final regret against ε; an algorithm without privacy is a horizontal line."""
     bounds = {
         one.epsilon: one.result.mean("lower_bound")
-        for one in known
+        for one in entries
         if one.epsilon and one.result.times_lower_bound is not None
     }
     placed = tuple(Point(e, value) for e, value in sorted(bounds.items()))
     lowest = Series("lower bound", placed, limits.SOFT, limits.LEAST_DASH, quiet=True)
-    series = [*_by_variant(known, looks, lambda one: one.epsilon), lowest]
+    series = [*_by_variant(entries, looks, lambda one: one.epsilon), lowest]
     across = Axis.around("requested ε", epsilons, places=epsilons)
     return Chart("regret at the end by epsilon", across, _up(series), series)
 
 
-def _bits(known: list[ReportEntry], looks: Looks) -> Chart:
+def _bits(entries: list[ReportEntry], looks: Looks) -> Chart:
     """Final regret against bits per participant; an algorithm's points are joined in order of ε."""
-    series = _by_variant(known, looks, lambda one: max(one.result.mean("bits_per_user"), 1e-3))
+    series = _by_variant(entries, looks, lambda one: max(one.result.mean("bits_per_user"), 1e-3))
     across = Axis.around("bits", [p.x for line in series for p in line.points if p.x is not None])
     return Chart("regret at the end by bits", across, _up(series), series)
 
@@ -330,8 +330,8 @@ class ReportTable:
     rows: list[tuple[list[str], list[tuple[str, str]]]]
 
 
-def _table(listed: Sequence[ReportEntry]) -> ReportTable:
-    found = zip(summaries(listed), listed, strict=True)
+def _table(entries: Sequence[ReportEntry]) -> ReportTable:
+    found = zip(summaries(entries), entries, strict=True)
     rows = [row | {"achieved": one.short} for row, one in found]
     words = {"algorithm": "algorithm", "achieved": "achieved guarantee"} | {
         name: "requested" if name == "guarantee" else name

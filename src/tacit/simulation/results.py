@@ -307,13 +307,13 @@ class Results(Tabular, Sequence[Result]):
     failures: tuple[Mapping[str, Any], ...] = ()
 
     @overload
-    def __getitem__(self, place: int) -> Result: ...
+    def __getitem__(self, index: int) -> Result: ...
     @overload
-    def __getitem__(self, place: slice) -> Results: ...
-    def __getitem__(self, place: int | slice) -> Result | Results:
-        if isinstance(place, slice):
-            return Results(self.results[place], self.failures)
-        return self.results[place]
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> Result | Results:
+        if isinstance(index, slice):
+            return Results(self.results[index], self.failures)
+        return self.results[index]
 
     def __len__(self) -> int:
         return len(self.results)

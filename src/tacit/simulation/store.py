@@ -25,19 +25,19 @@ LOG, FAILURES, FORMER = "log.jsonl", "failures.jsonl", "study.json"
 GROUP = 1 << 16  # rows of a row group in the results file
 
 
-def chosen_kind(asked: str, directory: Path) -> str:
+def chosen_kind(requested: str, directory: Path) -> str:
     """The format of the results file: that of an existing one, as requested, or by default Parquet
     if pyarrow is installed.
     """
-    if asked not in (*KINDS, "auto"):
-        raise TacitError(f"format is {asked!r}: must be one of auto, {', '.join(KINDS)}.")
+    if requested not in (*KINDS, "auto"):
+        raise TacitError(f"format is {requested!r}: must be one of auto, {', '.join(KINDS)}.")
     there = [kind for kind in KINDS if (directory / f"results.{kind}").exists()]
-    if there and asked not in ("auto", *there):
+    if there and requested not in ("auto", *there):
         raise TacitError(
-            f"format is {asked!r}, but {directory} has results.{there[0]}. Leave --format out, or "
-            "choose another --out."
+            f"format is {requested!r}, but {directory} has results.{there[0]}. Leave --format out, "
+            "or choose another --out."
         )
-    kind = asked if asked != "auto" else (there or [_preferred()])[0]
+    kind = requested if requested != "auto" else (there or [_preferred()])[0]
     if kind == "parquet":
         parquet_library()
     return kind

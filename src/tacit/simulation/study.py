@@ -210,27 +210,29 @@ def complete_options(
     return options if environment.horizon is None else {"horizon": environment.horizon} | options
 
 
-def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | None = None) -> Result:
+def study(
+    entry: Algorithm, problem: Problem, config: RunConfig, world: World | None = None
+) -> Result:
     """All runs of one algorithm on one problem."""
-    problem = with_pilot_totals(entry, problem, how)
-    fitted, experiment = build_first_run(entry, problem, how, world)
-    trial = Trial(entry.name, problem, world, how.conditions, first=how.seed)
+    problem = with_pilot_totals(entry, problem, config)
+    fitted, experiment = build_first_run(entry, problem, config, world)
+    trial = Trial(entry.name, problem, world, config.conditions, first=config.seed)
     about = options_in_force(entry, fitted, world)
-    about |= {"poisoned": how.poisoned} if how.poisoned else {}
-    configuration = about | {"first_seed": how.seed}
+    about |= {"poisoned": config.poisoned} if config.poisoned else {}
+    configuration = about | {"first_seed": config.seed}
     done = over_seeds(
         trial,
-        how.seeds,
+        config.seeds,
         label=entry.name,
-        progress=how.progress,
-        workers=how.workers,
-        path=how.log,
-        resume=how.resume,
+        progress=config.progress,
+        workers=config.workers,
+        path=config.log,
+        resume=config.resume,
         identity={"algorithm": entry.name, **about},
     )
-    if done.interrupted and (how.whole or not done.records):
+    if done.interrupted and (config.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
-    guarantee = guarantee_to(experiment, world, done.records, how.poisoned)
+    guarantee = guarantee_to(experiment, world, done.records, config.poisoned)
     return Result(entry.name, problem.horizon, configuration, guarantee, done, problem.extras)
 
 
@@ -288,7 +290,7 @@ def _poisoned(guarantee: Guarantee, corrupted: float) -> list[Poisoned]:
 
 
 def build_first_run(
-    entry: Algorithm, problem: Problem, how: RunConfig, world: World | None
+    entry: Algorithm, problem: Problem, config: RunConfig, world: World | None
 ) -> tuple[Problem, Experiment]:
     """Build the experiment of the first run without playing a round, to reject bad options
     early.
@@ -296,12 +298,12 @@ def build_first_run(
     if not isinstance(problem, ArmsProblem):
         for name in ("user_by_user", "until_decided", "poisoned"):
             contextual = name == "poisoned" and isinstance(problem, ContextualProblem)
-            if vars(how)[name] and not contextual:
+            if vars(config)[name] and not contextual:
                 raise TacitError(f"{name} is for arms only, but {entry.name} is {entry.family}")
-    start = problem.start(how.seed, world)
-    if how.poisoned:
-        poisoning_of(how.poisoned, start.world)
-    fitted = problem.for_environment(start.world, how.seed)
+    start = problem.start(config.seed, world)
+    if config.poisoned:
+        poisoning_of(config.poisoned, start.world)
+    fitted = problem.for_environment(start.world, config.seed)
     experiment = entry.build(fitted)
     often = 1 if world is None else world.participations or 1
     if often > 1 and _assumes_distinct_rounds(experiment):
@@ -427,7 +429,7 @@ def compare(
     return Results(tuple(results))
 
 
-def with_pilot_totals(entry: Algorithm, problem: Problem, how: RunConfig) -> Problem:
+def with_pilot_totals(entry: Algorithm, problem: Problem, config: RunConfig) -> Problem:
     """The problem with the option that pilot runs set, unless it is given.
 
     Its value is the largest, to within 5 %, whose runs have no more of a total on these seeds than
@@ -438,12 +440,12 @@ def with_pilot_totals(entry: Algorithm, problem: Problem, how: RunConfig) -> Pro
     option, rule = entry.pilot_option
     if problem.values()[option] is not None:
         return problem
-    seeds = how.seeds[: min(how.runs, MOST_PILOTS)]
+    seeds = config.seeds[: min(config.runs, MOST_PILOTS)]
 
     def total(name: str, value: int | None) -> float:
         asked = problem.changed(**{option: value})
         trial = Trial(name, asked, checkpoints=(problem.horizon,))
-        done = over_seeds(trial, seeds, workers=how.workers)
+        done = over_seeds(trial, seeds, workers=config.workers)
         return float(np.mean([record[rule.total] for record in done.records]))
 
     wanted = total(rule.reference, None)

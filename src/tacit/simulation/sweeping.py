@@ -176,12 +176,12 @@ def sweep(
 
 
 def run_study(
-    study: Study, way: ExecutionConfig, out: Path | None, command: str = ""
+    study: Study, execution: ExecutionConfig, out: Path | None, command: str = ""
 ) -> SweepOutcome:
     """Run the cells that are not finished, and write the results."""
     start, swept = time.perf_counter(), SweepOutcome(study)
     head = header(study.name, study.identity(), command)
-    keeping = nullcontext() if out is None else stored(out, head, study.cells, way.format)
+    keeping = nullcontext() if out is None else stored(out, head, study.cells, execution.format)
     with keeping as store:
         if store is not None:
             swept.rows, swept.unread = dict(store.rows), store.unread
@@ -189,7 +189,7 @@ def run_study(
         left = [cell for cell in _in_order(study) if cell not in swept.rows]
         try:
             if left:
-                _run(swept, left, way, store)
+                _run(swept, left, execution, store)
         except KeyboardInterrupt:
             swept.interrupted = True
         swept.failures.sort(key=lambda one: one["cell"])
@@ -212,13 +212,16 @@ def _in_order(study: Study) -> list[int]:
 
 
 def _run(
-    swept: SweepOutcome, left: list[int], way: ExecutionConfig, store: StudyStore | None
+    swept: SweepOutcome, remaining: list[int], execution: ExecutionConfig, store: StudyStore | None
 ) -> None:
     """Run cells and log the finished ones."""
     total, done = swept.study.cells, len(swept.rows)
-    task = Bundles(swept.study, tuple(swept.study.bundles(left)))
-    answers = _answers(task, way)
-    with bar(swept.study.name, total, done, way.progress, lines=True) as advance, closing(answers):
+    task = Bundles(swept.study, tuple(swept.study.bundles(remaining)))
+    answers = _answers(task, execution)
+    with (
+        bar(swept.study.name, total, done, execution.progress, lines=True) as advance,
+        closing(answers),
+    ):
         for number, bundle in answers:
             failed = isinstance(bundle, Failure)
             found = [(cell, bundle) for cell in task.cells[number]] if failed else bundle
@@ -233,12 +236,14 @@ def _run(
             advance(len(found))
 
 
-def _answers(task: Bundles, way: ExecutionConfig) -> Answers:
+def _answers(task: Bundles, execution: ExecutionConfig) -> Answers:
     numbers = range(len(task.cells))
-    if way.engine == "ray":
-        yield from run_on_ray(task, numbers, way.address, way.workers or None)
+    if execution.engine == "ray":
+        yield from run_on_ray(task, numbers, execution.address, execution.workers or None)
         return
-    workers = min(os.cpu_count() or 1 if way.workers is None else way.workers, len(numbers))
+    workers = min(
+        os.cpu_count() or 1 if execution.workers is None else execution.workers, len(numbers)
+    )
     if workers:
         try:
             yield from run_locally(task, numbers, workers, ONE_THREAD)
@@ -267,14 +272,14 @@ class CostEstimate:
 
 
 def estimate(
-    study: Study, way: ExecutionConfig, out: Path | None, budget: float = PROBED
+    study: Study, execution: ExecutionConfig, out: Path | None, budget: float = PROBED
 ) -> CostEstimate:
     """Estimate the cost of a study from its first cells.
 
     Runs the first cell of as many configurations as fit in `budget` seconds, at least one. Other
     configurations are assumed to cost the mean of their algorithm's probes.
     """
-    done = _done_cells(study, way, out)
+    done = _done_cells(study, execution, out)
     seconds: dict[str, list[float]] = {}
     failures: list[dict[str, Any]] = []
     start, probes = time.perf_counter(), 0
@@ -293,7 +298,7 @@ def estimate(
     means = {label: sum(listed) / len(listed) for label, listed in seconds.items()}
     each = [means.get(one.label, overall) for one in study.configurations]
     core = sum(each) * study.seeds * (1 - done / study.cells)
-    workers = max(1, way.workers if way.workers is not None else os.cpu_count() or 1)
+    workers = max(1, execution.workers if execution.workers is not None else os.cpu_count() or 1)
     return CostEstimate(
         study.cells,
         done,
@@ -323,8 +328,8 @@ def _spread(count: int) -> Iterator[int]:
             yield place
 
 
-def _done_cells(study: Study, way: ExecutionConfig, out: Path | None) -> int:
-    known = None if out is None else read_directory(out, way.format)
+def _done_cells(study: Study, execution: ExecutionConfig, out: Path | None) -> int:
+    known = None if out is None else read_directory(out, execution.format)
     if out is None or known is None:
         return 0
     check_same(out / LOG, known.head, header(study.name, study.identity()))

@@ -536,9 +536,9 @@ def _tests(scores: Floats) -> dict[str, float]:
     return found
 
 
-def _unrelated(one: Floats, other: Floats) -> float:
+def _unrelated(first: Floats, other: Floats) -> float:
     """The p-value of a correlation between pairs of normal variables."""
-    x, y = one.ravel(), other.ravel()
+    x, y = first.ravel(), other.ravel()
     size = math.sqrt(float(x @ x) * float(y @ y))
     r = min(1.0, abs(float(x @ y)) / size) if size else 1.0
     freedom = len(x) - 1

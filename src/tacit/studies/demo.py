@@ -31,8 +31,10 @@ def trust_models() -> dict[str, Callable[[int], float]]:
     """Standard deviation of the noise in the mean of n rewards, by trust model."""
     pure, approximate = PureDP(EPSILON), ApproximateDP(EPSILON, DELTA)
 
-    def std(n: int, kind: str, target: PureDP | ApproximateDP, **how: Any) -> float:
-        return calibrate(kind, precision(n), target, **how).distribution.std / precision(n) / n
+    def std(n: int, kind: str, target: PureDP | ApproximateDP, **arguments: Any) -> float:
+        return (
+            calibrate(kind, precision(n), target, **arguments).distribution.std / precision(n) / n
+        )
 
     def central(n: int) -> float:
         return std(n, "discrete-laplace", pure)

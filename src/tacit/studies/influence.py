@@ -59,23 +59,23 @@ class ContextualInfluence:
 
 
 def contextual_influence(
-    entry: Algorithm, given: dict[str, Any], poisoned: float, how: RunConfig
+    entry: Algorithm, settings: dict[str, Any], poisoned: float, config: RunConfig
 ) -> ContextualInfluence:
     """Simulate a contextual algorithm without and with corrupted participants.
 
     A report of tables and corners is one cell; one of moments may have all of its d
     entries at their limits.
     """
-    problem, _ = build_first_run(entry, entry.make_problem(given), how, None)
+    problem, _ = build_first_run(entry, entry.make_problem(settings), config, None)
     assert isinstance(problem, ContextualProblem)
     statistic, _ = problem.chosen()
     assert problem.features is not None
     weight = math.sqrt(problem.features.dimension) if statistic == "moments" else 1.0
-    honest = simulate(entry, **given, **vars(how))
-    false = simulate(entry, **given, **vars(replace(how, poisoned=poisoned)))
+    honest = simulate(entry, **settings, **vars(config))
+    false = simulate(entry, **settings, **vars(replace(config, poisoned=poisoned)))
     singles = [run["single_regret"] for run in honest.runs]
     single = None if None in singles else sum(singles) / len(singles)
-    about = (given.get("trust") or entry.name, statistic, weight)
+    about = (settings.get("trust") or entry.name, statistic, weight)
     return ContextualInfluence(*about, honest.regret_mean, false.regret_mean, single)
 
 
@@ -105,12 +105,12 @@ def influence_of_reach(
 
 
 def influence(
-    entry: Algorithm, given: dict[str, Any], poisoned: float, participants: int | None
+    entry: Algorithm, settings: dict[str, Any], poisoned: float, participants: int | None
 ) -> list[Influence]:
     """One row for an arms algorithm, and one with verified reports where they are available."""
-    ways = {given.get("trust") or entry.name: given}
-    if given.get("trust") == TrustModel.TWO_SERVERS and "through" in entry.options:
-        ways["verified"] = given | {"through": "verified"}
+    ways = {settings.get("trust") or entry.name: settings}
+    if settings.get("trust") == TrustModel.TWO_SERVERS and "through" in entry.options:
+        ways["verified"] = settings | {"through": "verified"}
     found = []
     for trust, options in ways.items():
         _, experiment = build_first_run(entry, entry.make_problem(options), RunConfig(), None)
@@ -124,7 +124,7 @@ def influence(
 
 
 def right_winners(
-    algorithm: str, poisoned: Sequence[float], how: RunConfig, **options: Any
+    algorithm: str, poisoned: Sequence[float], config: RunConfig, **options: Any
 ) -> dict[str, list[float]]:
     """Fraction of simulated experiments over two servers that find the best option.
 
@@ -133,9 +133,11 @@ def right_winners(
     entry, means, found = lookup(algorithm), options["means"], dict[str, list[float]]()
     for through in WAYS:
         asked = options | {"trust": "two-servers", "through": through}
-        _, experiment = build_first_run(entry, entry.make_problem(asked), how, None)
+        _, experiment = build_first_run(entry, entry.make_problem(asked), config, None)
         best = experiment.options[means.index(max(means))]
-        runs = [simulate(entry, **asked, **vars(replace(how, poisoned=part))) for part in poisoned]
+        runs = [
+            simulate(entry, **asked, **vars(replace(config, poisoned=part))) for part in poisoned
+        ]
         found[through] = [_part_of(best, result) for result in runs]
     return found
 
@@ -146,7 +148,7 @@ def _part_of(best: str, result: Result) -> float:
 
 
 def draw(
-    found: dict[str, list[float]], poisoned: Sequence[float], turning: float, path: Path
+    rates: dict[str, list[float]], poisoned: Sequence[float], turning: float, path: Path
 ) -> Path:
     """Plot how often the best option is found against the fraction of corrupted participants.
 
@@ -155,7 +157,7 @@ def draw(
     from tacit.simulation import pictures
 
     figure, axes = pictures.axes()
-    for index, (through, right) in enumerate(found.items()):
+    for index, (through, right) in enumerate(rates.items()):
         drawn = pictures.style(index) | {"markevery": 1}
         axes.plot([100 * part for part in poisoned], right, label=WAYS[through], **drawn)
     axes.set_xscale("log")

@@ -219,29 +219,33 @@ def _check_expected(wanted: Sequence[Algorithm], expected: ExpectedMeans) -> Non
         )
 
 
-def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
+def _cost(entry: Algorithm, settings: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if entry.family == "arms" and "control_share" in entry.options:
-        found = _until_decided(entry, given, question)
+        found = _until_decided(entry, settings, question)
     if question.people.horizon is not None or not found:
-        found = _whole(entry, given, question) | found
-    other = "" if "means" in given or not question.expected.means else OWN_MEANS
-    notes = (other, _note(given), _tolerating(entry, given, question) if "worse" in found else "")
+        found = _whole(entry, settings, question) | found
+    other = "" if "means" in settings or not question.expected.means else OWN_MEANS
+    notes = (
+        other,
+        _note(settings),
+        _tolerating(entry, settings, question) if "worse" in found else "",
+    )
     return found | {"note": "; ".join(filter(None, notes))}
 
 
-def _tolerating(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> str:
+def _tolerating(entry: Algorithm, settings: dict[str, Any], question: PlanRequest) -> str:
     """What it costs to tolerate the losses of a definition's defaults; empty where it is nothing.
 
     Rows without `dropout` have noise for one curious participant and nobody missing.
     """
-    shared = "trust" in given and TrustModel(given["trust"]).shares_noise
-    if not shared or "dropout" in given or "corrupt" not in entry.options:
+    shared = "trust" in settings and TrustModel(settings["trust"]).shares_noise
+    if not shared or "dropout" in settings or "corrupt" not in entry.options:
         return ""
     losses = f"{float(MISSING):.0%} missing and {float(DISHONEST):.0%} dishonest participants"
     lost = {"dropout": float(MISSING), "corrupt": float(DISHONEST)}
     try:
-        found = _until_decided(entry, given | lost, question)["participants"]
+        found = _until_decided(entry, settings | lost, question)["participants"]
     except TacitError:
         return f"{losses}, which definitions tolerate by default, are not tolerated here"
     more = float(1 / (1 - MISSING - DISHONEST) - 1)
@@ -253,15 +257,15 @@ def _tolerating(entry: Algorithm, given: dict[str, Any], question: PlanRequest) 
 
 
 def _until_decided(
-    entry: Algorithm, given: dict[str, Any], question: PlanRequest
+    entry: Algorithm, settings: dict[str, Any], question: PlanRequest
 ) -> dict[str, Any]:
     """Runs that stop at a decision, with a horizon that hardly any of them reaches."""
     how = replace(question.how, until_decided=True)
-    options = given | {"horizon": _long_enough(entry, given, question)}
+    options = settings | {"horizon": _long_enough(entry, settings, question)}
     result = simulate(entry, **options, **vars(how))
     participants = result.decided()["participants_to_decide"]
     return {
-        **_stated(result, trust_of(entry, given.get("trust")), question),
+        **_stated(result, trust_of(entry, settings.get("trust")), question),
         "participants": participants,
         "days": question.people.days(participants),
         "worse": result.regret_mean / question.expected.difference,
@@ -292,15 +296,15 @@ def _with_masks(noise: Guarantee, total: float) -> Guarantee:
     return state_arithmetic(made, noise.arithmetic)
 
 
-def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> int:
+def _long_enough(entry: Algorithm, settings: dict[str, Any], question: PlanRequest) -> int:
     """A horizon at least 1.5 times the slowest of a few pilot runs.
 
     It is rounded up to 1000 times a power of two, so that rows of equal cost mostly share it.
     """
     few = replace(question.how, runs=min(question.how.runs, PILOTS), until_decided=True)
-    horizon = _guess(given, question.expected)
+    horizon = _guess(settings, question.expected)
     for _ in range(LONGEST):
-        pilots = simulate(entry, **given, horizon=horizon, **vars(few))
+        pilots = simulate(entry, **settings, horizon=horizon, **vars(few))
         if pilots.decided()["decided_part"] == 1 or horizon > MOST / 4:
             break
         horizon *= 4
@@ -308,11 +312,11 @@ def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest)
     return min(1000 << max(0, math.ceil(math.log2(1.5 * slowest / 1000))), MOST)
 
 
-def _note(given: dict[str, Any]) -> str:
+def _note(settings: dict[str, Any]) -> str:
     """The caveat of a row; empty without one."""
-    if given.get("trust") != TrustModel.SHUFFLER or given.get("delta"):
+    if settings.get("trust") != TrustModel.SHUFFLER or settings.get("delta"):
         return ""
-    size = largest_group(given["epsilon"] / given.get("participations", 1))
+    size = largest_group(settings["epsilon"] / settings.get("participations", 1))
     return (
         f"rounds are cut into groups of {size:,}, the most that are certified at this epsilon; "
         "each has noise of its own; definitions have a delta here, so plan them with "
@@ -320,15 +324,15 @@ def _note(given: dict[str, Any]) -> str:
     )
 
 
-def _guess(given: dict[str, Any], expected: ExpectedMeans) -> int:
+def _guess(settings: dict[str, Any], expected: ExpectedMeans) -> int:
     """First guess of a horizon: twice the number at which equally served options are
     distinguishable.
     """
     rate, arms = expected.means[0], len(expected.means)
-    epsilon = given["epsilon"] / given.get("participations", 1)
-    share = min(given["control_share"] or 1 / arms, 1 / arms)
+    epsilon = settings["epsilon"] / settings.get("participations", 1)
+    share = min(settings["control_share"] or 1 / arms, 1 / arms)
     noise = 0.0
-    if given.get("trust") == TrustModel.LOCAL:
+    if settings.get("trust") == TrustModel.LOCAL:
         noise = 2 / epsilon**2
     spread = (rate * (1 - rate) + noise) * (1 / share + 1 / (1 - share))
     sampling = 2 * LEVEL * spread / expected.difference**2
@@ -337,16 +341,16 @@ def _guess(given: dict[str, Any], expected: ExpectedMeans) -> int:
     return min(int(2 * max(sampling, 1) + rounds + least) + arms, MOST)
 
 
-def _served(given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
+def _served(settings: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
     """The options of a run over the whole horizon."""
-    options = {k: v for k, v in given.items() if k != "control_share"}
+    options = {k: v for k, v in settings.items() if k != "control_share"}
     horizon = question.people.horizon
     return options if horizon is None else options | {"horizon": horizon}
 
 
-def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
+def _whole(entry: Algorithm, settings: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
     """Runs over the whole horizon, without a reserved share for the control."""
-    how, options = question.how, _served(given, question)
+    how, options = question.how, _served(settings, question)
     result = simulate(entry, **options, **vars(how))
     known: dict[str, Any] = {}
     if entry.family == "arms":
@@ -354,7 +358,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
         known["lost_share"] = result.regret_mean / (gap * result.horizon)
         known["users_to_settle"] = _settles(result, gap)
     return {
-        **_stated(result, trust_of(entry, given.get("trust")), question),
+        **_stated(result, trust_of(entry, settings.get("trust")), question),
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,
         "rounds": result.mean("rounds"),
@@ -364,7 +368,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> di
     }
 
 
-def command(algorithm: str, options: Mapping[str, Any], how: RunConfig, *flags: str) -> str:
+def command(algorithm: str, options: Mapping[str, Any], config: RunConfig, *flags: str) -> str:
     """The command line that simulates a row.
 
     >>> command("private-med", {"means": (0.02, 0.022), "horizon": 1000}, RunConfig(3, 7))
@@ -375,7 +379,7 @@ def command(algorithm: str, options: Mapping[str, Any], how: RunConfig, *flags: 
         for name, v in options.items()
     ]
     parts = ["tacit simulate --algorithm", algorithm, *said, *flags]
-    return " ".join([*parts, f"--runs {how.runs} --seed {how.seed}"])
+    return " ".join([*parts, f"--runs {config.runs} --seed {config.seed}"])
 
 
 def _settles(result: Result, gap: float) -> int | None:

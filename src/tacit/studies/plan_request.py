@@ -152,7 +152,7 @@ class PlanRequest:
             probability("control_share", self.control_share, remedy, zero=True)
 
     @classmethod
-    def of(cls, **asked: Any) -> PlanRequest:
+    def of(cls, **options: Any) -> PlanRequest:
         """Build a request from the fields of all parts, by name; `algorithm` stands for one of
         `algorithms`.
         """
@@ -161,12 +161,12 @@ class PlanRequest:
         kinds = {"expected": ExpectedMeans, "people": ExpectedParticipants, "how": RunConfig}
         for part, kind in kinds.items():
             names = [entry.name for entry in fields(kind) if entry.init]
-            parts[part] = {name: asked.pop(name) for name in names if name in asked}
-        chosen = tuple(asked.pop("algorithms", ()))
-        one = asked.pop("algorithm", "private-med")
-        mine = {name: asked.pop(name) for name in own if name in asked}
-        if asked:
-            raise TacitError(f"a plan has no option {', '.join(asked)}. See tacit plan --help.")
+            parts[part] = {name: options.pop(name) for name in names if name in options}
+        chosen = tuple(options.pop("algorithms", ()))
+        one = options.pop("algorithm", "private-med")
+        mine = {name: options.pop(name) for name in own if name in options}
+        if options:
+            raise TacitError(f"a plan has no option {', '.join(options)}. See tacit plan --help.")
         expected, participants = (
             ExpectedMeans(**parts["expected"]),
             ExpectedParticipants(**parts["people"]),

@@ -298,10 +298,10 @@ class Pinned:
     def _check_statistic(self, divisor: int, sigma: Fraction) -> None:
         self._check_enough(statistic_delta(self.terms, sigma, divisor), self.terms.noise_delta)
 
-    def _check_enough(self, found: float, delta: Fraction) -> None:
-        enough = found <= delta * (1 + Fraction(SLACK))
+    def _check_enough(self, noise_delta: float, delta: Fraction) -> None:
+        enough = noise_delta <= delta * (1 + Fraction(SLACK))
         rule = f"at most {float(delta):.3g}, that of one metric in the terms. Announce more noise"
-        _require(enough, "delta of the noise", f"{found:.3g}", rule)
+        _require(enough, "delta of the noise", f"{noise_delta:.3g}", rule)
 
     def _check_parts(self, offer: Offer, divisor: int) -> None:
         """Reject too few additive shares of one number to hide all but their sum."""
@@ -393,8 +393,8 @@ def _require(holds: object, name: str, value: object, rule: str, of: str = "the 
     require(holds, f"{name} of {of}", value, rule, Rejected)
 
 
-def _same(name: str, found: object, stated: object) -> None:
-    _require(found == stated, name, found, f"{stated}, as in the terms")
+def _same(name: str, value: object, stated: object) -> None:
+    _require(value == stated, name, value, f"{stated}, as in the terms")
 
 
 def in_order(terms: Terms, leader: bytes, helper: bytes) -> tuple[bytes, bytes]:

@@ -133,7 +133,7 @@ def visibility(terms: Terms) -> Visibility:
     return found
 
 
-def _chosen(found: Visibility, terms: Terms) -> Visibility:
+def _chosen(visibility: Visibility, terms: Terms) -> Visibility:
     """Who sees what where devices choose."""
     fitted = isinstance(terms.context, FittedTerms)
     summed = "numbers" if fitted or isinstance(terms.context, MomentTerms) else "cells"
@@ -141,7 +141,7 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
     if fitted:
         never = "what anybody answered, or the parameter of anybody"
     devices = terms.noise.by == DEVICES
-    own, *others = found.sights
+    own, *others = visibility.sights
     sees = f"masked reports, sums of all {summed} with the noise of all devices"
     if not devices:
         sees = f"one share of each report, sums of all {summed} with the noise of both servers"
@@ -150,13 +150,13 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
         *(replace(other, never=f"{never}, or the sums") for other in others),
     )
     if terms.trust is TrustModel.SHUFFLER:
-        shuffler, analyzer = found.sights
+        shuffler, analyzer = visibility.sights
         analyzer = replace(analyzer, sees=_SHUFFLED, never=f"{never}, or whose bit is which")
         device = f"{_CHOSEN} {_CELL}, {_BITS}"
-        return replace(found, device=device, sights=(shuffler, analyzer))
+        return replace(visibility, device=device, sights=(shuffler, analyzer))
     if terms.trust is TrustModel.LOCAL:
         device = f"{_CHOSEN} {_CELL}, {_RANDOMIZED}"
-        return replace(found, device=device, sights=(replace(own, sees=_ALONE, never=never),))
+        return replace(visibility, device=device, sights=(replace(own, sees=_ALONE, never=never),))
     written = _MOMENTS if isinstance(terms.context, MomentTerms) else _CELL
     if isinstance(terms.context, CornerTerms):
         written = _CORNER
@@ -164,7 +164,7 @@ def _chosen(found: Visibility, terms: Terms) -> Visibility:
     if terms.proofs:
         sent = _SPLIT.replace(" in two,", " in two with a proof that it is one cell,")
     first = f"{_TRIED} fits a parameter to all answers" if fitted else f"{_CHOSEN} {written}"
-    return replace(found, device=f"{first}, {sent}", sights=sights)
+    return replace(visibility, device=f"{first}, {sent}", sights=sights)
 
 
 _NOISY = (

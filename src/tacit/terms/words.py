@@ -221,7 +221,7 @@ def handling(terms: Terms) -> list[str]:
     return [_HANDLING[terms.trust], *([_PROVEN] if terms.proofs else [])]
 
 
-def likelihood(guarantee: StatedGuarantee, who: str = "you") -> list[str]:
+def likelihood(guarantee: StatedGuarantee, party: str = "you") -> list[str]:
     """Meaning of the guarantee for a participant, as sentences; numbers are rounded up.
 
     >>> likelihood(StatedGuarantee(Fraction(1)))  # doctest: +ELLIPSIS
@@ -229,7 +229,7 @@ def likelihood(guarantee: StatedGuarantee, who: str = "you") -> list[str]:
     """
     often = guarantee.participations
     said = [
-        f"If {who} had answered differently, nothing that anybody learns would become more than "
+        f"If {party} had answered differently, nothing that anybody learns would become more than "
         f"{factor(guarantee.epsilon)} times more or less likely."
     ]
     if often > 1:
@@ -260,9 +260,13 @@ def honesty(terms: Terms) -> str:
     return "Nobody but your own device must be honest."
 
 
-def _others(about: Aggregation) -> str:
+def _others(aggregation: Aggregation) -> str:
     """Numbers of participants that may be dishonest or missing, as a clause."""
-    part, missing, count = about.dishonest_fraction, about.missing_fraction, about.dishonest_count
+    part, missing, count = (
+        aggregation.dishonest_fraction,
+        aggregation.missing_fraction,
+        aggregation.dishonest_count,
+    )
     many = percent(part) if part else f"{count:,}"
     more = f" ({count:,} if that is more)" if part and count else ""
     lost = f"{percent(missing)} be missing" if missing else "none be missing"

@@ -118,9 +118,9 @@ def _check_paths(
         check_rejected(lambda: _heard(protocol, few), f"{len(few)} reports")
 
 
-def _agree(one: Sample, other: Sample, least: float) -> bool:
-    errors = np.sqrt(one.var(axis=0) / len(one) + other.var(axis=0) / len(other))
-    return bool((np.abs(one.mean(axis=0) - other.mean(axis=0)) <= 6 * errors + least).all())
+def _agree(first: Sample, second: Sample, least: float) -> bool:
+    errors = np.sqrt(first.var(axis=0) / len(first) + second.var(axis=0) / len(second))
+    return bool((np.abs(first.mean(axis=0) - second.mean(axis=0)) <= 6 * errors + least).all())
 
 
 def _heard(protocol: Protocol, reports: Sequence[Any]) -> Estimate:

@@ -42,16 +42,16 @@ def chi_square_p_value(values: Sequence[int], distribution: NoiseDistribution) -
     return float(chdtrc(len(joined) - 1, statistic))
 
 
-def check_rejected(call: Callable[[], object], what: str) -> None:
+def check_rejected(call: Callable[[], object], name: str) -> None:
     """Fail unless the call raises a `TacitError` with a message."""
     try:
         call()
     except TacitError as error:
         assert str(error), "an error has a message"
         return
-    raise AssertionError(f"{what} must be rejected with a TacitError")
+    raise AssertionError(f"{name} must be rejected with a TacitError")
 
 
-def check_source(draw: Callable[[], Any], what: str) -> None:
+def check_source(draw: Callable[[], Any], name: str) -> None:
     """Fail if resetting the seeds of Python and NumPy reproduces the draws."""
-    assert not seeded(draw), f"{what} is drawn from a seeded generator"
+    assert not seeded(draw), f"{name} is drawn from a seeded generator"

@@ -51,15 +51,15 @@ class Field:
         starts = range(0, len(data), self.size)
         return [int.from_bytes(data[at : at + self.size], "little") for at in starts]
 
-    def unpack(self, data: bytes, count: int, what: str) -> list[int]:
+    def unpack(self, data: bytes, count: int, name: str) -> list[int]:
         """Parse a vector of `count` field elements in canonical encoding."""
         size = len(data)
         require(
-            size == count * self.size, what, f"{size} bytes long", f"{count * self.size}", Rejected
+            size == count * self.size, name, f"{size} bytes long", f"{count * self.size}", Rejected
         )
         numbers = self.parse(data)
         if max(numbers, default=0) >= self.modulus:
-            raise Rejected(f"{what} contains a number that is not below the modulus of the field")
+            raise Rejected(f"{name} contains a number that is not below the modulus of the field")
         return numbers
 
     def roots(self, count: int) -> list[int]:

@@ -134,9 +134,9 @@ class HistogramCircuit:
         """The sum of the products of neighbouring inputs."""
         return FIELD128.dot(inputs[::2], inputs[1::2])
 
-    def question(self, drawn: Sequence[int]) -> ProofQuery:
+    def question(self, elements: Sequence[int]) -> ProofQuery:
         """The query made of three random elements, of which the last is no p-th root of unity."""
-        *factors, at = drawn
+        *factors, at = elements
         if pow(at, self.width, MODULUS128) == 1:
             raise Rejected("query point of the report is a root of unity: the report is dropped")
         return ProofQuery(
@@ -149,19 +149,19 @@ class HistogramCircuit:
         self,
         elements: Sequence[int],
         proof: Sequence[int],
-        asked: ProofQuery,
+        query: ProofQuery,
         joint: Sequence[int],
     ) -> list[int]:
         """A verifier share: circuit output, wires and gadget polynomial at the random point."""
         seeds, gadget = proof[: self.wires], proof[self.wires :]
         in_range = sum(gadget[2 : 2 * self.calls + 1 : 2])
-        output = FIELD128.dot(asked.outputs, [in_range, sum(elements) - HALF])
+        output = FIELD128.dot(query.outputs, [in_range, sum(elements) - HALF])
         columns = self.inputs(elements, joint, HALF)
         wires = [
-            FIELD128.dot(asked.wire, [seed, *values])
+            FIELD128.dot(query.wire, [seed, *values])
             for seed, values in zip(seeds, columns, strict=True)
         ]
-        return [output, *wires, FIELD128.dot(asked.gadget, gadget)]
+        return [output, *wires, FIELD128.dot(query.gadget, gadget)]
 
     def decide(self, verifier: Sequence[int]) -> bool:
         """Whether the sum of both verifier shares belongs to a valid proof."""
@@ -197,15 +197,15 @@ class Prio3Histogram:
         return FIELD128.size * self.circuit.verifier_size + SEED_SIZE
 
     def shard(
-        self, context: bytes, measurement: int, nonce: bytes, drawn: bytes
+        self, context: bytes, measurement: int, nonce: bytes, random_bytes: bytes
     ) -> tuple[bytes, tuple[bytes, bytes]]:
-        """The public share and both input shares, from random bytes `drawn`."""
+        """The public share and both input shares, from random bytes `random_bytes`."""
         require(len(nonce) == NONCE_SIZE, "size of the nonce", len(nonce), f"{NONCE_SIZE}")
         size = HISTOGRAM_RANDOM_SIZE
-        require(len(drawn) == size, "number of random bytes", len(drawn), f"{size}")
+        require(len(random_bytes) == size, "number of random bytes", len(random_bytes), f"{size}")
         elements = self.circuit.encode(measurement)
         starts = range(0, size, SEED_SIZE)
-        seed, blind, own_blind, prove = (drawn[at : at + SEED_SIZE] for at in starts)
+        seed, blind, own_blind, prove = (random_bytes[at : at + SEED_SIZE] for at in starts)
         theirs, their_proof = self._expanded(context, seed)
         own = [(a - b) % MODULUS128 for a, b in zip(elements, theirs, strict=True)]
         public = self._part(context, 0, own_blind, own, nonce)
@@ -224,7 +224,7 @@ class Prio3Histogram:
 
     def verify_init(
         self,
-        asked: ProofQuery,
+        query: ProofQuery,
         context: bytes,
         nonce: bytes,
         role: int,
@@ -247,7 +247,7 @@ class Prio3Histogram:
         parts = [public[:SEED_SIZE], public[SEED_SIZE:]]
         parts[role] = part
         seed = self._seed(context, b"".join(parts))
-        verifier = self.circuit.query(elements, proof, asked, self._joint(context, seed))
+        verifier = self.circuit.query(elements, proof, query, self._joint(context, seed))
         return HistogramVerifying(elements, seed, FIELD128.pack(verifier) + part)
 
     def verifier_shares_to_message(self, context: bytes, first: bytes, second: bytes) -> bytes:

@@ -58,13 +58,18 @@ class Prio3:
         return SIZE * self.circuit.verifier_size
 
     def shard(
-        self, context: bytes, measurement: int, nonce: bytes, drawn: bytes
+        self, context: bytes, measurement: int, nonce: bytes, random_bytes: bytes
     ) -> tuple[bytes, bytes]:
-        """The input shares of both aggregators, from random bytes `drawn`; no public share."""
+        """The input shares of both aggregators, from `random_bytes`; no public share."""
         require(len(nonce) == NONCE_SIZE, "size of the nonce", len(nonce), f"{NONCE_SIZE}")
-        require(len(drawn) == RANDOM_SIZE, "number of random bytes", len(drawn), f"{RANDOM_SIZE}")
+        require(
+            len(random_bytes) == RANDOM_SIZE,
+            "number of random bytes",
+            len(random_bytes),
+            f"{RANDOM_SIZE}",
+        )
         bits = self.circuit.encode(measurement)
-        seed, prove = drawn[:SEED_SIZE], drawn[SEED_SIZE:]
+        seed, prove = random_bytes[:SEED_SIZE], random_bytes[SEED_SIZE:]
         seeds = expand(prove, self._tag(USAGE_PROVE, context), ONE_PROOF, self.circuit.wires)
         whole = [*bits, *self.circuit.prove(bits, seeds)]
         helper = [part for parts in self._expanded(context, seed) for part in parts]
@@ -76,7 +81,7 @@ class Prio3:
         tag = self._tag(USAGE_QUERY, context)
         return self.circuit.question(expand(key, tag, ONE_PROOF + nonce, self.circuit.asked))
 
-    def verify_init(self, asked: ProofQuery, context: bytes, role: int, share: bytes) -> Verifying:
+    def verify_init(self, query: ProofQuery, context: bytes, role: int, share: bytes) -> Verifying:
         """An aggregator's first verification step, on its input share."""
         size, wanted = len(share), self.share_size(role)
         require(size == wanted, "input share", f"{size} bytes long", f"{wanted}", Rejected)
@@ -85,7 +90,7 @@ class Prio3:
         else:
             numbers = unpack(share, len(share) // SIZE, "an input share")
             bits, proof = numbers[: self.circuit.calls], numbers[self.circuit.calls :]
-        verifier = self.circuit.query(bits, proof, asked)
+        verifier = self.circuit.query(bits, proof, query)
         return Verifying(self.circuit.truncate(bits), pack(verifier))
 
     def verifier_shares_to_message(self, first: bytes, second: bytes) -> bytes:

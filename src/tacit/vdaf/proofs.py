@@ -108,12 +108,12 @@ class Circuit:
         outputs = [self.gadget(*inputs) for inputs in zip(*columns, strict=True)]
         return [*seeds, *outputs[: self.values]]
 
-    def question(self, drawn: Sequence[int]) -> ProofQuery:
+    def question(self, elements: Sequence[int]) -> ProofQuery:
         """The query made of random elements.
 
         Raises `Rejected` if t is a p-th root of unity, where an answer would reveal wire values.
         """
-        *factors, at = drawn
+        *factors, at = elements
         if pow(at, self.width, MODULUS) == 1:
             raise Rejected("query point of the report is a root of unity: the report is dropped")
         return ProofQuery(
@@ -122,14 +122,14 @@ class Circuit:
             nodes(2 * self.width, self.values).lagrange(at),
         )
 
-    def query(self, bits: Sequence[int], proof: Sequence[int], asked: ProofQuery) -> list[int]:
+    def query(self, bits: Sequence[int], proof: Sequence[int], query: ProofQuery) -> list[int]:
         """A verifier share: the circuit output, and the wires and gadget polynomial at t."""
         seeds, gadget = proof[: self.wires], proof[self.wires :]
-        output = dot(asked.outputs, gadget[2 : 2 * self.calls + 1 : 2])
+        output = dot(query.outputs, gadget[2 : 2 * self.calls + 1 : 2])
         if self.offset:
             output = (output - bits[0]) % MODULUS
-        wires = [dot(asked.wire, [seed, *bits]) for seed in seeds]
-        return [output, *wires, dot(asked.gadget, gadget)]
+        wires = [dot(query.wire, [seed, *bits]) for seed in seeds]
+        return [output, *wires, dot(query.gadget, gadget)]
 
     def decide(self, verifier: Sequence[int]) -> bool:
         """Whether the sum of both verifier shares belongs to a valid proof."""

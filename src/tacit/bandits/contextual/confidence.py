@@ -132,12 +132,12 @@ def longest_parameter(features: FeatureMap) -> float:
     return 0.5 / math.sqrt(float(np.linalg.eigvalsh(second)[0]))
 
 
-def linear_set(seen: Moments, features: FeatureMap, horizon: int, level: float) -> LinearSet:
+def linear_set(released: Moments, features: FeatureMap, horizon: int, level: float) -> LinearSet:
     """The confidence set after these rounds; valid at all rounds at once.
 
     Parameters
     ----------
-    seen : Moments
+    released : Moments
         The released moments.
     features : FeatureMap
         The public features.
@@ -151,28 +151,28 @@ def linear_set(seen: Moments, features: FeatureMap, horizon: int, level: float) 
     LinearSet
     """
     failure = 1 - float(probability("level", level))
-    d, rounds = seen.dimension, len(seen.participants)
-    noise = seen.first_noise + seen.second_noise * USUAL
-    weights = 1 / (1 + noise * d / (VARIANCE * np.maximum(seen.participants, 1.0)))
-    first = weights @ seen.first
-    second = np.einsum("r,rij->ij", weights, seen.second)
+    d, rounds = released.dimension, len(released.participants)
+    noise = released.first_noise + released.second_noise * USUAL
+    weights = 1 / (1 + noise * d / (VARIANCE * np.maximum(released.participants, 1.0)))
+    first = weights @ released.first
+    second = np.einsum("r,rij->ij", weights, released.second)
     squares = weights**2
     spent = failure / 2 * 6 / (math.pi * rounds) ** 2  # Σ 6/(πr)² = 1
-    noisy = math.sqrt(2 * float(squares**2 @ seen.second_noise))
+    noisy = math.sqrt(2 * float(squares**2 @ released.second_noise))
     largest = noisy * moments.spectral_bound(d, spent) if noisy else 0.0
-    held = np.einsum("r,rij->ij", squares, seen.second) + largest * np.eye(d)
+    held = np.einsum("r,rij->ij", squares, released.second) + largest * np.eye(d)
     values, vectors = np.linalg.eigh((held + held.T) / 2)
     held = (vectors * np.maximum(values, 0.0)) @ vectors.T
     kappa = VARIANCE * horizon / (10 * d)
     length = longest_parameter(features)
     found: LinearSet | None = None
     for _ in range(1 + SHRINKS):
-        extra = squares @ (seen.first_noise + 2 * seen.second_noise * length**2)
+        extra = squares @ (released.first_noise + 2 * released.second_noise * length**2)
         inner = VARIANCE * held + extra * np.eye(d)
         grown = float(np.linalg.slogdet(np.eye(d) + inner / kappa)[1])
         radius = math.sqrt(2 * math.log(2 / failure) + grown)
         misfit = length * math.sqrt(d) / (2 * features.resolution)
-        participants = float(seen.participants.sum())
+        participants = float(released.participants.sum())
         spread = kappa * np.eye(d) + inner
         found = LinearSet(first, second, spread, held, participants, radius, length, misfit)
         low, high = found.bounds(np.eye(d))
@@ -181,12 +181,12 @@ def linear_set(seen: Moments, features: FeatureMap, horizon: int, level: float) 
     return found
 
 
-def cell_bounds(seen: TableHistograms, level: float) -> tuple[Floats, Floats]:
+def cell_bounds(histograms: TableHistograms, level: float) -> tuple[Floats, Floats]:
     """Confidence intervals of all cells' means, segments × options, simultaneously.
 
     Parameters
     ----------
-    seen : TableHistograms
+    histograms : TableHistograms
         The released histograms.
     level : float
         Confidence level, such as 0.95.
@@ -197,14 +197,16 @@ def cell_bounds(seen: TableHistograms, level: float) -> tuple[Floats, Floats]:
         Bounds of mean rewards.
     """
     failure = 1 - float(probability("level", level))
-    _, segments, options = seen.wins.shape
+    _, segments, options = histograms.wins.shape
     enough = math.log(2 * segments * options / failure)
-    plays = seen.people[:, None, None] * seen.policies / segments  # expected; any weight is valid
-    weights = 1 / (1 + seen.proxy[:, None, None] / (VARIANCE * np.maximum(plays, 1e-9)))
+    plays = (
+        histograms.people[:, None, None] * histograms.policies / segments
+    )  # expected; any weight is valid
+    weights = 1 / (1 + histograms.proxy[:, None, None] / (VARIANCE * np.maximum(plays, 1e-9)))
     means = (np.arange(GRID) + 0.5) / GRID
     low, high = np.zeros((segments, options)), np.ones((segments, options))
     for side in (1.0, -1.0):
-        evidence = _evidence(seen, weights, means, side)
+        evidence = _evidence(histograms, weights, means, side)
         kept = evidence <= enough  # segments × options × means
         if side > 0:  # small means are rejected
             first = np.where(kept.any(axis=2), kept.argmax(axis=2), GRID)
@@ -215,18 +217,21 @@ def cell_bounds(seen: TableHistograms, level: float) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _evidence(seen: TableHistograms, weights: Floats, means: Floats, side: float) -> Floats:
+def _evidence(histograms: TableHistograms, weights: Floats, means: Floats, side: float) -> Floats:
     """The logarithm of the mixture against each mean: segments × options × means."""
     rounds, segments, options = weights.shape
     total = np.full((segments, options, len(means), len(TILTS)), 0.0)
     for r in range(rounds):
         tilt = side * TILTS * weights[r][:, :, None]  # segments × options × tilts
-        tilt = np.clip(tilt, -seen.reach[r], seen.reach[r])[:, :, None, :]
+        tilt = np.clip(tilt, -histograms.reach[r], histograms.reach[r])[:, :, None, :]
         left = 1 - means[None, None, :, None] * np.exp(tilt)
         usable = left > 1e-12
         other = np.log((1 - means)[None, None, :, None]) - np.log(np.where(usable, left, 1.0))
-        usable &= np.abs(other) <= seen.reach[r]
-        gain = tilt * seen.wins[r][:, :, None, None] - other * seen.losses[r][:, :, None, None]
-        gain -= seen.proxy[r] / 2 * (tilt**2 + other**2)
+        usable &= np.abs(other) <= histograms.reach[r]
+        gain = (
+            tilt * histograms.wins[r][:, :, None, None]
+            - other * histograms.losses[r][:, :, None, None]
+        )
+        gain -= histograms.proxy[r] / 2 * (tilt**2 + other**2)
         total += np.where(usable, gain, 0.0)  # a round that is left out counts as 1
     return np.asarray(np.logaddexp.reduce(total, axis=3) - math.log(len(TILTS)))

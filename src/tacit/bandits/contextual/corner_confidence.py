@@ -43,18 +43,22 @@ from tacit.types import Floats
 STEEPEST = 0.5  # largest Σ |bᵢ| for means in [0, 1]
 
 
-def corner_set(seen: Histograms, features: FeatureMap, horizon: int, level: float) -> LinearSet:
+def corner_set(
+    histograms: Histograms, features: FeatureMap, horizon: int, level: float
+) -> LinearSet:
     """`linear_set` from released histograms over corners instead of moments."""
     failure = 1 - float(probability("level", level))
     shapes, d = corner_shapes(features), features.dimension
-    rounds, corners = seen.wins.shape
+    rounds, corners = histograms.wins.shape
     own = shapes.maps[shapes.group]  # L of every corner
     points = np.einsum("cda,ca->cd", own, shapes.code)
     squares = own @ shapes.square @ own.transpose(0, 2, 1)
-    proxy = bounded_proxy(seen, failure / 4)
-    weights = 1 / (1 + seen.noise * (0.5 + 2 * USUAL / d) * corners / (VARIANCE * seen.people))
-    first = weights @ ((seen.wins - seen.losses) / 2) @ points
-    plays = seen.wins + seen.losses
+    proxy = bounded_proxy(histograms, failure / 4)
+    weights = 1 / (
+        1 + histograms.noise * (0.5 + 2 * USUAL / d) * corners / (VARIANCE * histograms.people)
+    )
+    first = weights @ ((histograms.wins - histograms.losses) / 2) @ points
+    plays = histograms.wins + histograms.losses
     second = np.einsum("rc,cij->ij", weights[:, None] * plays, squares)
     squared = weights**2
     spent = failure / 4 * 6 / (math.pi * rounds) ** 2 / corners
@@ -74,7 +78,7 @@ def corner_set(seen: Histograms, features: FeatureMap, horizon: int, level: floa
         grown = float(np.linalg.slogdet(np.eye(d) + inner / kappa)[1])
         radius = math.sqrt(2 * math.log(2 / failure) + grown)
         spread = kappa * np.eye(d) + inner
-        total = float(seen.people.sum())
+        total = float(histograms.people.sum())
         found = LinearSet(first, second, spread, seen_part, total, radius, length, 0.0)
         low, high = found.bounds(np.eye(d))
         length = min(length, float(np.linalg.norm(np.maximum(np.abs(low), np.abs(high)))))
@@ -87,14 +91,14 @@ def corner_set(seen: Histograms, features: FeatureMap, horizon: int, level: floa
     return found
 
 
-def bounded_proxy(seen: Histograms, failure: float) -> Floats:
+def bounded_proxy(histograms: Histograms, failure: float) -> Floats:
     """σ² of every round's noise in a cell, set to 0 where it exceeds a bound.
 
     Over all rounds, some noise exceeds its bound with probability at most `failure`.
     """
-    rounds, corners = seen.wins.shape
+    rounds, corners = histograms.wins.shape
     chance = failure * 6 / (math.pi * np.arange(1, rounds + 1)) ** 2 / (2 * corners)
-    proxy, reach = seen.proxy, seen.reach
+    proxy, reach = histograms.proxy, histograms.reach
     bound = np.log(2 / chance) / reach + reach * proxy / 2
     rest = reach * bound - reach**2 * proxy / 2
     steeper = np.where(2 * rest >= reach * bound, bound**2 / (2 * rest), 0.0)

@@ -124,17 +124,17 @@ def public_corners(features: FeatureMap) -> Floats:
     return found
 
 
-def expected_plays(shapes: Sequence[Floats], seen: Histograms) -> Floats:
+def expected_plays(shapes: Sequence[Floats], histograms: Histograms) -> Floats:
     """Expected plays of corners in every round, from the corners of its policy: rounds × corners.
 
     `shapes` are, per round, the chances of corners in the public contexts.
     """
-    plays, corners = seen.wins + seen.losses, seen.wins.shape[1]
-    spread = np.sqrt(2 * seen.noise + seen.people / corners) / seen.people
+    plays, corners = histograms.wins + histograms.losses, histograms.wins.shape[1]
+    spread = np.sqrt(2 * histograms.noise + histograms.people / corners) / histograms.people
     system = [shape.T / own for shape, own in zip(shapes, spread, strict=True)]
-    right = list(plays / (seen.people * spread)[:, None])
+    right = list(plays / (histograms.people * spread)[:, None])
     found = np.einsum("c,rcm->rm", fitted_shares(system, right), np.array(shapes))
-    return np.asarray(found * seen.people[:, None])
+    return np.asarray(found * histograms.people[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,12 +170,12 @@ def corner_prior(features: FeatureMap) -> CornerFit:
     return CornerFit(np.zeros(d), np.eye(d) / PRECISION, each, 0.0, shapes)
 
 
-def fitted_corners(seen: Histograms, expected: Floats, start: CornerFit) -> CornerFit:
+def fitted_corners(histograms: Histograms, expected: Floats, start: CornerFit) -> CornerFit:
     """The weighted fit of all rounds.
 
     Parameters
     ----------
-    seen
+    histograms
         The released histograms.
     expected
         Expected plays (`expected_plays`).
@@ -187,8 +187,8 @@ def fitted_corners(seen: Histograms, expected: Floats, start: CornerFit) -> Corn
     CornerFit
     """
     shapes = start.shapes
-    centred, plays = (seen.wins - seen.losses) / 2, seen.wins + seen.losses
-    own = 2 * seen.noise[:, None]
+    centred, plays = (histograms.wins - histograms.losses) / 2, histograms.wins + histograms.losses
+    own = 2 * histograms.noise[:, None]
     unsure = expected + (UNSURE * expected) ** 2 + 1e-3
     share = unsure / (own + unsure)
     first = np.asarray(shapes.grouped(centred, shapes.code))
@@ -196,11 +196,11 @@ def fitted_corners(seen: Histograms, expected: Floats, start: CornerFit) -> Corn
     mean, covariance = start.mean, start.covariance
     for _ in range(PASSES):
         square = np.outer(mean, mean) + covariance
-        inner = shapes.covariance(expected, seen.noise, own * share, square)
+        inner = shapes.covariance(expected, histograms.noise, own * share, square)
         weights, known = shapes.weights(expected, inner)
         held = np.einsum("rgda,rgab,geb->de", weights, second, shapes.maps, optimize=True)
         ridge = ridge_of(held)
         mean = np.linalg.solve(held + ridge, np.einsum("rgda,rga->d", weights, first))
         covariance = np.asarray(np.linalg.inv(known + ridge))
-    each = expected[-1] / seen.people[-1]
-    return CornerFit(mean, covariance, each, float(seen.noise[-1]), shapes)
+    each = expected[-1] / histograms.people[-1]
+    return CornerFit(mean, covariance, each, float(histograms.noise[-1]), shapes)

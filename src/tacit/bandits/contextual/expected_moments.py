@@ -126,19 +126,19 @@ def _lengths(dimension: int) -> tuple[Floats, Floats]:
     return np.sqrt(2 * gammainccinv(dimension / 2, middle)), TAILS[:-1] - TAILS[1:]
 
 
-def expected_second(shapes: Sequence[Floats], seen: Moments) -> Floats:
+def expected_second(shapes: Sequence[Floats], moments: Moments) -> Floats:
     """The expected Σ x xᵀ of every round, from the shapes of its policy: rounds × d × d."""
-    rows, columns = np.triu_indices(seen.dimension)
+    rows, columns = np.triu_indices(moments.dimension)
     double = np.where(rows == columns, 2.0, 1.0)
     system, right = list[Floats](), list[Floats]()
     for shape, second, participants, noise in zip(
-        shapes, seen.second, seen.participants, seen.second_noise, strict=True
+        shapes, moments.second, moments.participants, moments.second_noise, strict=True
     ):
         spread = np.sqrt(noise * double + participants * SAMPLING) / participants
         system.append((shape[:, rows, columns] / spread).T)
         right.append(second[rows, columns] / participants / spread)
     whole = np.einsum("c,rcij->rij", fitted_shares(system, right), np.array(shapes))
-    return np.asarray(whole * seen.participants[:, None, None])
+    return np.asarray(whole * moments.participants[:, None, None])
 
 
 def fitted_shares(system: Sequence[Floats], right: Sequence[Floats]) -> Floats:

@@ -68,14 +68,14 @@ def table_prior(segments: int, options: int) -> TableFit:
     return TableFit(np.zeros(size), np.full(size, WIDEST**2), shares, 0.0)
 
 
-def fitted_table(seen: TableHistograms) -> TableFit:
+def fitted_table(histograms: TableHistograms) -> TableFit:
     """The weighted fit of all rounds."""
-    centred, plays = (seen.wins - seen.losses) / 2, seen.wins + seen.losses
-    first_noise = seen.noise[:, None, None] / 2
+    centred, plays = (histograms.wins - histograms.losses) / 2, histograms.wins + histograms.losses
+    first_noise = histograms.noise[:, None, None] / 2
     second_noise = 4 * first_noise
     shares = np.maximum(plays.sum(axis=(0, 2)) / max(float(plays.sum()), 1.0), RAREST)
     shares /= shares.sum()
-    weights, plays, spare = _plays(seen, plays, shares, second_noise)
+    weights, plays, spare = _plays(histograms, plays, shares, second_noise)
     centre, width = 0.0, WIDEST
     mean = np.full(plays.shape[1:], centre)
     for step in range(PASSES):
@@ -93,17 +93,17 @@ def fitted_table(seen: TableHistograms) -> TableFit:
 
 
 def _plays(
-    seen: TableHistograms, plays: Floats, shares: Floats, noise: Floats
+    histograms: TableHistograms, plays: Floats, shares: Floats, noise: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Expected plays, the combination with the noisy counts, and the variance that is left."""
-    participants = seen.people[:, None, None]
+    participants = histograms.people[:, None, None]
     if not float(noise.max()) > 0:
         return np.maximum(plays, 1e-9), plays, np.zeros_like(plays)
-    expected = participants * shares[None, :, None] * seen.policies
-    total = float(seen.people.sum())
+    expected = participants * shares[None, :, None] * histograms.policies
+    total = float(histograms.people.sum())
     cells = plays.shape[0] * plays.shape[2] * float(noise.mean())
     uncertain = cells / total**2 + shares / total
-    spread = expected + (participants * seen.policies) ** 2 * uncertain[None, :, None] + 1e-9
+    spread = expected + (participants * histograms.policies) ** 2 * uncertain[None, :, None] + 1e-9
     share = spread / (noise + spread)
     combined = share * plays + (1 - share) * expected
     return np.maximum(expected, 1e-9), combined, noise * spread / (noise + spread)

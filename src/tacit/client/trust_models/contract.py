@@ -50,14 +50,14 @@ class Reporter(ABC):
         return terms.cost
 
     @abstractmethod
-    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
+    def encode(self, participation: OpenParticipation) -> Mapping[int, bytes]:
         """The report: bytes by the index of the party in the terms.
 
         The ledger charges the round and stores the bytes in one transaction, before anything is
         sent. It calls this once per participation, so noise is drawn once.
         """
 
-    def stages(self, running: OpenParticipation, url: str, now: float) -> Conversation[bool]:  # noqa: ARG002
+    def stages(self, participation: OpenParticipation, url: str, now: float) -> Conversation[bool]:  # noqa: ARG002
         """Exchange further messages about a round that has closed, with the party at this URL.
 
         Returns whether more are to come. Trust models with one message per party have none.
@@ -65,11 +65,11 @@ class Reporter(ABC):
         yield from ()
         return False
 
-    def stage_due(self, running: OpenParticipation) -> float | None:  # noqa: ARG002
+    def stage_due(self, participation: OpenParticipation) -> float | None:  # noqa: ARG002
         """When `stages` is to be called next, in seconds since 1970; None for never."""
         return None
 
-    def forget(self, running: OpenParticipation) -> None:  # noqa: B027
+    def forget(self, participation: OpenParticipation) -> None:  # noqa: B027
         """Delete what this process keeps in memory about a participation that is over."""
 
     @abstractmethod

@@ -23,17 +23,19 @@ class LocalReporter(Reporter):
 
     description = LocalRound
 
-    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
+    def encode(self, participation: OpenParticipation) -> Mapping[int, bytes]:
         """The encrypted noisy numbers, for the only server."""
-        assert running.levels is not None
-        pinned = running.pinned
-        announced = self.announced(pinned, running.announcement)
+        assert participation.levels is not None
+        pinned = participation.pinned
+        announced = self.announced(pinned, participation.announcement)
         assert isinstance(announced, LocalRound)
         draw = _DRAWS[pinned.terms.distribution(announced.binding.chosen)]
         noise = [draw(announced.noise.total) for _ in range(announced.length)]  # before any level
-        exact = numbers_of(pinned.terms, announced.binding, running.levels)
+        exact = numbers_of(pinned.terms, announced.binding, participation.levels)
         numbers = [add(number) for add, number in zip(noise, exact, strict=True)]
-        return {ROLE: encrypt_report(pinned, running.announcement, running.slot, numbers)}
+        return {
+            ROLE: encrypt_report(pinned, participation.announcement, participation.slot, numbers)
+        }
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:  # noqa: ARG002
         """Nothing: a report is private by itself, and only one server could say so."""

@@ -54,34 +54,34 @@ class MaskingReporter(Reporter):
     def __init__(self) -> None:
         self._sessions: dict[tuple[bytes, int, bytes], _Session] = {}
 
-    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
+    def encode(self, participation: OpenParticipation) -> Mapping[int, bytes]:
         """The slot and the JOIN message of a fresh masking client."""
-        assert running.levels is not None
-        pinned = running.pinned
-        announced = accept(MaskingRound, pinned, running.announcement)
-        client = MaskingClient(pinned, running.announcement)
-        exact = numbers_of(pinned.terms, announced.binding, running.levels)
+        assert participation.levels is not None
+        pinned = participation.pinned
+        announced = accept(MaskingRound, pinned, participation.announcement)
+        client = MaskingClient(pinned, participation.announcement)
+        exact = numbers_of(pinned.terms, announced.binding, participation.levels)
         numbers = [number + share(pinned.terms, announced) for number in exact]
         closes = announced.binding.closes
         session = _Session(client, numbers, closes, closes + announced.grace)
-        self._sessions[_key(running)] = session
-        return {pinned.terms.leader: running.slot.encode() + client.join()}
+        self._sessions[_key(participation)] = session
+        return {pinned.terms.leader: participation.slot.encode() + client.join()}
 
-    def stages(self, running: OpenParticipation, url: str, now: float) -> Conversation[bool]:
+    def stages(self, participation: OpenParticipation, url: str, now: float) -> Conversation[bool]:
         """Answer all messages that the server has; False once this device is out of the round.
 
         It is out after the grace of the round, too, and after as many messages as a round has.
         """
-        session = self._sessions.get(_key(running))
+        session = self._sessions.get(_key(participation))
         while session is not None and now < session.expires and session.after < _MESSAGES:
             address = session.client.address.hex()
-            named, after = ((_SLOT, running.slot.encode().hex()),), session.after
+            named, after = ((_SLOT, participation.slot.encode().hex()),), session.after
             reply = yield Request("GET", f"{url}/messages/{address}/{after}", b"", named)
             if reply.status == 204:
                 session.failures, session.asks = 0, now + PAUSE
                 return True
             if reply.status == 200:
-                reply = yield from self._answered(running, session, url, reply.content)
+                reply = yield from self._answered(participation, session, url, reply.content)
                 if reply.status == 204:
                     session.failures = 0
                     session.after = max(session.after, after + 1)  # two may answer at once
@@ -92,31 +92,31 @@ class MaskingReporter(Reporter):
                 break
             session.asks = now + PAUSE
             return True
-        self.forget(running)
+        self.forget(participation)
         return False
 
-    def forget(self, running: OpenParticipation) -> None:
+    def forget(self, participation: OpenParticipation) -> None:
         """Delete the masking client and the numbers: this device has dropped out."""
-        self._sessions.pop(_key(running), None)
+        self._sessions.pop(_key(participation), None)
 
-    def stage_due(self, running: OpenParticipation) -> float | None:
+    def stage_due(self, participation: OpenParticipation) -> float | None:
         """The deadline of the round, then a pause after each empty answer."""
-        session = self._sessions.get(_key(running))
+        session = self._sessions.get(_key(participation))
         return None if session is None else max(float(session.closes), session.asks)
 
     def _answered(
-        self, running: OpenParticipation, session: _Session, url: str, asked: bytes
+        self, participation: OpenParticipation, session: _Session, url: str, message: bytes
     ) -> Conversation[Reply]:
         """Answer one message of the server; `_CONFLICT` if this device cannot continue the round.
 
         An answer that does not arrive is sent again after the next question, with the same bytes.
         """
         try:
-            answer = _answer(session, asked)
+            answer = _answer(session, message)
         except Rejected:
             return _CONFLICT  # too few neighbours are left, or the request is not allowed
         headers = (
-            (_SLOT, running.slot.encode().hex()),
+            (_SLOT, participation.slot.encode().hex()),
             ("Content-Type", "application/octet-stream"),
         )
         return (yield Request("PUT", f"{url}/messages", answer, headers))
@@ -137,21 +137,21 @@ def share(terms: Terms, announced: MaskingRound) -> int:
     return draw_laplace_share(total, divisor)
 
 
-def _answer(session: _Session, asked: bytes) -> bytes:
+def _answer(session: _Session, message: bytes) -> bytes:
     """The client's answer to a message of the server."""
-    client, kind = session.client, asked[3:4]
+    client, kind = session.client, message[3:4]
     if kind == bytes((Kind.SETUP,)):
-        return client.share(asked)
+        return client.share(message)
     if kind == bytes((Kind.INBOX,)):
-        return client.check(asked)
+        return client.check(message)
     if kind == bytes((Kind.PAIRS,)):
         try:
-            return client.mask(asked, session.numbers)
+            return client.mask(message, session.numbers)
         except Rejected:
-            return client.accuse(asked)
-    return client.reveal(asked)
+            return client.accuse(message)
+    return client.reveal(message)
 
 
-def _key(running: OpenParticipation) -> tuple[bytes, int, bytes]:
+def _key(participation: OpenParticipation) -> tuple[bytes, int, bytes]:
     """The participation; the seed is the device's own, whatever slots a coordinator assigns."""
-    return running.identity, running.slot.number, running.seed
+    return participation.identity, participation.slot.number, participation.seed

@@ -36,25 +36,27 @@ class ShufflerReporter(Reporter):
         require(found.size == size, "size of a message", found.size, f"{size} bytes", Rejected)
         return found
 
-    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
+    def encode(self, participation: OpenParticipation) -> Mapping[int, bytes]:
         """The slot, and all messages encrypted to the shuffler."""
-        assert running.levels is not None
-        announced = self.announced(running.pinned, running.announcement)
-        terms, proven = running.pinned.terms, None
+        assert participation.levels is not None
+        announced = self.announced(participation.pinned, participation.announcement)
+        terms, proven = participation.pinned.terms, None
         if terms.noise.distribution == CERTIFIED_POLYA:
             proven = lookup(
                 announced.noise.divisor, terms.per_metric_target[0]
             ).certificate.parameters
         numbers = [
             label * announced.modulus + number
-            for label, level in enumerate(numbers_of(terms, announced.binding, running.levels))
+            for label, level in enumerate(
+                numbers_of(terms, announced.binding, participation.levels)
+            )
             for number in randomized(announced, level, proven)
         ]
         messages = [number.to_bytes(announced.size, "big") for number in numbers]
         helper = terms.helper
         assert helper is not None
-        report = wrap(running.pinned, running.announcement, messages)
-        return {helper: running.slot.encode() + report}
+        report = wrap(participation.pinned, participation.announcement, messages)
+        return {helper: participation.slot.encode() + report}
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:
         """Both parties signed that they aborted."""

@@ -25,13 +25,13 @@ class TwoServerReporter(Reporter):
         """Sensitivity / scale; for Gaussian noise ε."""
         return terms.round_cost(terms.context is not None, terms.noise.scale)
 
-    def encode(self, running: OpenParticipation) -> Mapping[int, bytes]:
+    def encode(self, participation: OpenParticipation) -> Mapping[int, bytes]:
         """The encrypted shares of both servers."""
-        assert running.levels is not None
-        pinned, announcement = running.pinned, running.announcement
+        assert participation.levels is not None
+        pinned, announcement = participation.pinned, participation.announcement
         announced = self.announced(pinned, announcement)
-        numbers = numbers_of(pinned.terms, announced.binding, running.levels)
-        shares = split(pinned, announcement, running.slot, numbers)
+        numbers = numbers_of(pinned.terms, announced.binding, participation.levels)
+        shares = split(pinned, announcement, participation.slot, numbers)
         return dict(enumerate(shares))
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:

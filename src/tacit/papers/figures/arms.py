@@ -121,13 +121,13 @@ def _panel(
     names: tuple[str, ...],
     epsilon: float,
     options: Options,
-    asked: dict[str, Any],
+    settings: dict[str, Any],
     world: World | None = None,
 ) -> Iterator[FigureCurve]:
     """Printed radii and noise, or exact ones at an equal guarantee, where s plays no part."""
     printed = options.axis == "paper"
     axis = {"constants": "paper"} if printed else {"constants": "tight", "delta": DELTA}
-    every = {"epsilon": epsilon, **axis, **asked}
+    every = {"epsilon": epsilon, **axis, **settings}
     for name in names:
         about = (f"{title}, ε = {epsilon:g}", LABELS[name], name)
         yield FigureCurve(*about, every, world)

@@ -94,16 +94,16 @@ def _over_epsilon(stem: Path, curves: Found) -> list[Path]:
     return _save(figure, one, stem, rows)
 
 
-def _theorems(one: Any, curves: Found) -> None:
+def _theorems(axis: Any, curves: Found) -> None:
     """Plot the order that the paper proves for each trust model at the horizon, against ε."""
-    limits = one.get_ylim()
+    limits = axis.get_ylim()
     for name, (label, colour) in MODELS.items():
         results = [curves[name, "tight", epsilon] for epsilon in EPSILONS]
         proved = [bound for result in results if (bound := of(result)) is not None]
         line = [float(bound.at(results[0].horizon)) for bound in proved]
         said = f"{proved[0].theorem} for {label}\n({proved[0].order})"
-        one.plot(EPSILONS, line, label=said, color=colour, **THEOREM)
-    one.set_ylim(limits)
+        axis.plot(EPSILONS, line, label=said, color=colour, **THEOREM)
+    axis.set_ylim(limits)
 
 
 def _over_time(stem: Path, curves: Found, title: str) -> list[Path]:
@@ -127,15 +127,15 @@ def _over_time(stem: Path, curves: Found, title: str) -> list[Path]:
     return _save(figure, one, stem, rows)
 
 
-def _line(one: Any, name: str, constants: str, x: Any, values: Any, **marks: Any) -> None:
+def _line(axis: Any, name: str, constants: str, x: Any, values: Any, **marks: Any) -> None:
     label, colour = (MODELS | OTHERS)[name]
     mean, spread = values.mean(axis=1), values.std(axis=1)
     marks |= {"linestyle": STYLE[constants], "label": f"{label}, {constants}"}
-    band(one, x, mean, spread, color=colour, **marks)
+    band(axis, x, mean, spread, color=colour, **marks)
 
 
-def _save(figure: Any, one: Any, stem: Path, rows: list[dict[str, Any]]) -> list[Path]:
-    legend(one)
+def _save(figure: Any, axis: Any, stem: Path, rows: list[dict[str, Any]]) -> list[Path]:
+    legend(axis)
     table = stem.with_suffix(".csv")
     write_csv(table, rows)
     return [save(figure, stem.with_suffix(".png")), table]

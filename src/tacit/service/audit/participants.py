@@ -58,21 +58,21 @@ class Participants:
         slot = ReportSlot(said["place"], bytes.fromhex(said["token"]))
         return zero_report(self._pinned, announcement, announced, slot, time.time())
 
-    async def report(self, running: OpenParticipation) -> None:
+    async def report(self, participation: OpenParticipation) -> None:
         """Send a report of zeros to every party that gets one."""
-        path = f"/rounds/{running.identity.hex()}/reports/{running.slot.number}"
-        for role, content in self._reporter.encode(running).items():
+        path = f"/rounds/{participation.identity.hex()}/reports/{participation.slot.number}"
+        for role, content in self._reporter.encode(participation).items():
             answer = await self.request("PUT", self._addresses[role] + path, content=content)
             if answer.status_code in OVER:
                 return  # the round ended before this report
             _document(answer)
         self.reported += 1
 
-    async def answer_stages(self, running: OpenParticipation) -> None:
+    async def answer_stages(self, participation: OpenParticipation) -> None:
         """Answer the further messages of a round until this device is out of it."""
-        url = f"{self._coordinator}/rounds/{running.identity.hex()}"
+        url = f"{self._coordinator}/rounds/{participation.identity.hex()}"
         for _ in range(STAGES):
-            conversation = self._reporter.stages(running, url, time.time())
+            conversation = self._reporter.stages(participation, url, time.time())
             try:
                 request = next(conversation)
                 while True:
@@ -87,13 +87,13 @@ class Participants:
         answer = await self.request(request.method, request.url, **how)
         return Reply(answer.status_code, answer.content)
 
-    async def request(self, method: str, url: str, **how: Any) -> httpx.Response:
+    async def request(self, method: str, url: str, **arguments: Any) -> httpx.Response:
         """The answer to a request, repeated while the party asks for that."""
         reason = ""
         for _ in range(ATTEMPTS):
             wait = 0.5
             try:
-                answer = await self._http.request(method, url, **how)
+                answer = await self._http.request(method, url, **arguments)
                 if answer.status_code not in AGAIN:
                     return answer
                 reason = f"status {answer.status_code}"
@@ -104,8 +104,8 @@ class Participants:
         raise Unavailable(f"{url.partition('/rounds/')[0]} does not answer ({reason}): try later")
 
 
-def _seconds(said: str) -> float:
-    return min(float(said), LONGEST_WAIT) if said.isdigit() else 0.5
+def _seconds(header: str) -> float:
+    return min(float(header), LONGEST_WAIT) if header.isdigit() else 0.5
 
 
 def _document(answer: httpx.Response) -> dict[str, Any]:

@@ -11,23 +11,23 @@ from tacit.service.pages import experimenter, sentences, style_sheet
 from tacit.trust import TrustModel
 
 
-def html(shown: DemoProgress) -> str:
+def html(progress: DemoProgress) -> str:
     """The whole page."""
-    view = _view(shown)
+    view = _view(progress)
     return experimenter.page(
         view,
         experimenter.parts(view, up=True),
         template="demo.html",
         style=style_sheet(),
-        sent=sent(shown),
-        rejected=rejected(shown),
-        seconds=shown.seconds,
+        sent=sent(progress),
+        rejected=rejected(progress),
+        seconds=progress.seconds,
     )
 
 
-def answer(shown: DemoProgress) -> tuple[str, str, str]:
+def answer(progress: DemoProgress) -> tuple[str, str, str]:
     """The best option, its certainty and the guarantee, in words."""
-    view = _view(shown)
+    view = _view(progress)
     best, sure, promised = (
         f"{said.short}{'' if said.short.endswith('.') else ':'} {said.more}".strip()
         for said in (sentences.best(view), sentences.sure(view), sentences.promised(view))
@@ -35,13 +35,13 @@ def answer(shown: DemoProgress) -> tuple[str, str, str]:
     return best, sure, promised
 
 
-def _view(shown: DemoProgress) -> sentences.View:
-    return shown.export | {"status": shown.status, "estimates": shown.estimates}
+def _view(progress: DemoProgress) -> sentences.View:
+    return progress.export | {"status": progress.status, "estimates": progress.estimates}
 
 
-def sent(shown: DemoProgress) -> list[str]:
+def sent(progress: DemoProgress) -> list[str]:
     """Sentences about the messages sent by devices."""
-    counts, trust = shown.counts, TrustModel(shown.export["terms"]["trust"])
+    counts, trust = progress.counts, TrustModel(progress.export["terms"]["trust"])
     each = counts.sent_bytes / max(counts.sent, 1)
     return [
         f"{counts.came:,} participants came; {counts.asked:,} got a slot, {counts.unasked:,} got "
@@ -71,9 +71,9 @@ _RELEASED = {
 }
 
 
-def rejected(shown: DemoProgress) -> list[str]:
+def rejected(progress: DemoProgress) -> list[str]:
     """Sentences about the rejected messages and the aborted rounds."""
-    counts = shown.counts
+    counts = progress.counts
     said = {
         "nonsense": "an encrypted report that is invalid (accepted, and dropped when the round "
         "closed)",
@@ -85,6 +85,6 @@ def rejected(shown: DemoProgress) -> list[str]:
         what, _, status = name.partition(": ")
         why = f"{said[what]}: answered {status}" if what in said else name
         lines.append(f"{count:,} times {why.removesuffix('.')}.")
-    small = sum(one["stage"] == "refused" for one in shown.status["rounds"])
+    small = sum(one["stage"] == "refused" for one in progress.status["rounds"])
     lines.append(f"{small:,} {'round' if small == 1 else 'rounds'} had too few reports: aborted.")
     return lines

@@ -369,9 +369,9 @@ def _add_slots(app: FastAPI, service: Service, coordinator: Coordinator) -> repo
     put = reports.SlotRoute(coordinator, service.writer)
 
     @app.post(reports.SlotRoute.path, response_model=slot, **how)
-    async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
+    async def place(digest: Digest, body: models.TicketRequest) -> JSONResponse:
         """A slot in a round, or the best option so far if no slot is free."""
-        return await put.join(digest, asked)
+        return await put.join(digest, body)
 
     return put
 
@@ -381,33 +381,31 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
     admin = _admin(service)
 
     @app.post("/experiments", status_code=201, **admin)
-    def create(asked: models.CreateRequest) -> models.Created:
+    def create(body: models.CreateRequest) -> models.Created:
         """Publish an experiment; it starts when the helper has signed its terms."""
-        defined = definition_files.parse(asked.definition)
+        defined = definition_files.parse(body.definition)
         terms = defined.terms(service.config.address, coordinator.public_key)
-        coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
+        coordinator.create(terms, defined.experiment(), defined.timing, body.definition)
         service.driver.notify()
         return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
 
     helper: dict[str, Any] = {"tags": ["helper"], "responses": responses(404, 409)}
 
     @app.post("/experiments/{digest}/cosignature", status_code=204, **helper)
-    def cosign(digest: Digest, asked: models.CosignRequest) -> None:
+    def cosign(digest: Digest, body: models.CosignRequest) -> None:
         """Add the helper's signature to the terms. Anyone may send it; it must be valid."""
-        signature, approval = (
-            bytes.fromhex(one) for one in (asked.signature, asked.approval or "")
-        )
+        signature, approval = (bytes.fromhex(one) for one in (body.signature, body.approval or ""))
         coordinator.cosign(bytes.fromhex(digest), signature, approval)
         service.driver.notify()
 
     @app.post("/experiments/{digest}/successor", status_code=201, **admin)
-    def succeed(digest: Digest, asked: models.SucceedRequest) -> models.Created:
+    def succeed(digest: Digest, body: models.SucceedRequest) -> models.Created:
         """Publish successor terms; they take effect with the helper's signature and approval."""
-        terms = Terms.decode(asked.terms.encode())
+        terms = Terms.decode(body.terms.encode())
         if terms.predecessor.hex() != digest:
             raise Rejected("the predecessor of these terms must be the experiment in the path")
-        coordinator.succeed(terms, asked.participants)
-        return models.Created(digest=terms.digest.hex(), terms=asked.terms)
+        coordinator.succeed(terms, body.participants)
+        return models.Created(digest=terms.digest.hex(), terms=body.terms)
 
     for change in (coordinator.pause, coordinator.resume, coordinator.stop):
         name, done = change.__name__, _changing(change, service.driver.notify)
@@ -447,12 +445,11 @@ def _answering(answer: Callable[[bytes], dict[str, Any]]) -> Callable[[str], dic
 
 def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
     @app.post("/experiments", status_code=201, **_admin(service))
-    def admit(asked: models.AdmitRequest) -> models.Admitted:
+    def admit(body: models.AdmitRequest) -> models.Admitted:
         """Admit terms that this helper's operator has signed."""
-        terms = Terms.decode(asked.terms.encode())
+        terms = Terms.decode(body.terms.encode())
         signatures, approvals = (
-            [bytes.fromhex(one) for one in several]
-            for several in (asked.signatures, asked.approvals)
+            [bytes.fromhex(one) for one in several] for several in (body.signatures, body.approvals)
         )
         helper.admit(terms, signatures, approvals)
         return models.Admitted(digest=terms.digest.hex())
@@ -469,39 +466,37 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> reports.CallRo
     calls: dict[str, Any] = {"tags": ["coordinator"], "responses": responses(403, 404, 409, 410)}
 
     @app.post("/rounds/{identity}/keys", **calls)
-    def keys(identity: Identity, asked: models.KeysRequest, call: Call) -> models.KeysAnswer:
+    def keys(identity: Identity, body: models.KeysRequest, call: Call) -> models.KeysAnswer:
         """The helper's public keys for a new round; repeated calls get the same keys."""
-        digest = bytes.fromhex(asked.experiment)
+        digest = bytes.fromhex(body.experiment)
         check(call, digest)
-        made = helper.keys(digest, bytes.fromhex(identity), asked.sealing)
+        made = helper.keys(digest, bytes.fromhex(identity), body.sealing)
         return models.KeysAnswer(keys=made.hex())
 
     @app.post("/rounds/{identity}/description", **calls)
     def describe(
-        identity: Identity, asked: models.DescribeRequest, call: Call
+        identity: Identity, body: models.DescribeRequest, call: Call
     ) -> models.SignedRound:
         """The helper's signature of a round's description; at most one description per round."""
-        digest, description = (
-            bytes.fromhex(said) for said in (asked.experiment, asked.description)
-        )
+        digest, description = (bytes.fromhex(said) for said in (body.experiment, body.description))
         check(call, digest)
         named, about = binding_of(description)
         if (named.hex(), about.terms) != (identity, digest):
             raise Rejected(
                 "the description must be of the round in the path and of this experiment"
             )
-        made = helper.describe(description, bytes.fromhex(asked.signature))
+        made = helper.describe(description, bytes.fromhex(body.signature))
         service.driver.notify()
         return models.SignedRound(announcement=made.hex())
 
     @app.post("/rounds/{identity}/exchange", **calls)
     def exchange(
-        identity: Identity, asked: models.ExchangeRequest, call: Call
+        identity: Identity, body: models.ExchangeRequest, call: Call
     ) -> models.ExchangeAnswer:
         """Exchange the lists of reports; also returns the helper's answer for the collector."""
         name = bytes.fromhex(identity)
         check(call, helper.round(name).terms)
-        listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))
+        listing, answer = helper.exchange(name, bytes.fromhex(body.listing))
         return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
 
     operations: dict[str, reports.Operation] = {

@@ -125,9 +125,9 @@ def _answered(status: int, content: bytes) -> Any:
     raise kinds.get(status, Rejected)(f"the helper rejected the call: {reason[:LONGEST]}")
 
 
-def _bytes(said: Any, name: str) -> bytes:
+def _bytes(reply: Any, name: str) -> bytes:
     try:
-        return bytes.fromhex(said[name])
+        return bytes.fromhex(reply[name])
     except (KeyError, TypeError, ValueError):
         raise Rejected(
             f"the helper's answer lacks {name}: check that both run the same version"

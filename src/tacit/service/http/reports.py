@@ -122,9 +122,9 @@ class SlotRoute:
         scope["route"] = self
         return await self.join(where[1], asked)
 
-    async def join(self, digest: str, asked: TicketRequest) -> JSONResponse:
+    async def join(self, digest: str, body: TicketRequest) -> JSONResponse:
         """A slot, or the best option so far, after the group commit that contains it."""
-        ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
+        ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(body.nonce), body.invitation)
         answer = await self._writer(self._commit, ticket)
         if isinstance(answer, Rejected):
             raise answer

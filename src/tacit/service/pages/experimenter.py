@@ -163,10 +163,10 @@ def _ranks(view: View, ranked: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _most_given(
-    looks: Mapping[str | None, str], given: Mapping[str | None, int]
+    looks: Mapping[str | None, str], participants: Mapping[str | None, int]
 ) -> dict[str | None, int]:
     """The participants of each option; of many only the options with most of them."""
-    counts = {name: given.get(name, 0) for name in looks}
+    counts = {name: participants.get(name, 0) for name in looks}
     if len(counts) <= MOST_OPTIONS:
         return counts
     return dict(sorted(counts.items(), key=lambda one: -one[1])[:SHOWN])
@@ -183,9 +183,9 @@ def _tried(
     return {name: look for name, look in looks.items() if name in names}
 
 
-def _faded(one: dict[str, Any]) -> bool:
+def _faded(option: dict[str, Any]) -> bool:
     """Whether an option is not assigned at present."""
-    return one["paused"] is not None or one["decision"] in ("paused", "removed")
+    return option["paused"] is not None or option["decision"] in ("paused", "removed")
 
 
 def _back_to_front(view: View) -> list[dict[str, Any]]:
@@ -199,22 +199,22 @@ def _back_to_front(view: View) -> list[dict[str, Any]]:
 
 
 def _band(
-    option: dict[str, Any], colour: str, shown: Sequence[dict[str, Any]]
+    option: dict[str, Any], colour: str, options: Sequence[dict[str, Any]]
 ) -> tuple[str, dict[int, dict[str, Any]]]:
     """The CSS classes of an option's band, and its estimates by round."""
     known = {
         n: one
-        for n, moment in enumerate(shown)
+        for n, moment in enumerate(options)
         for one in moment["options"]
         if one["option"] == option["option"] and one["mean"] is not None
     }
     return f"{colour}{' faded' if _faded(option) else ''}", known
 
 
-def _axis(view: View, shown: Sequence[dict[str, Any]]) -> Axis:
+def _axis(view: View, options: Sequence[dict[str, Any]]) -> Axis:
     """An axis around the last intervals and all means."""
     least, most = (float(Fraction(end)) for end in view["terms"]["answer"]["range"])
-    means = [one["mean"] for moment in shown for one in moment["options"]]
+    means = [one["mean"] for moment in options for one in moment["options"]]
     known = [one for one in view["estimates"]["options"] if one["mean"] is not None]
     ends = [one[name] for one in known for name in ("low", "high")]
     return Axis.linear([value for value in [*means, *ends] if value is not None], least, most)

@@ -71,12 +71,12 @@ def _browsers(terms: Terms) -> str:
     return f"People take part with an app only. {WHICH_BROWSERS}."
 
 
-def _arrow(one: MessageFlow, rows: Mapping[str, str], passed: Mapping[str, int]) -> PassageArrow:
-    between = one.sender != DEVICES
-    down = rows[one.receiver] == "second"
+def _arrow(flow: MessageFlow, rows: Mapping[str, str], passed: Mapping[str, int]) -> PassageArrow:
+    between = flow.sender != DEVICES
+    down = rows[flow.receiver] == "second"
     if between:
         place, count, size = ("down" if down else "up"), passed["sums"], passed["sums_bytes"]
     else:
-        bytes_of = "coordinator_bytes" if one.receiver in LEADING else "helper_bytes"
-        place, count, size = rows[one.receiver], passed["reports"], passed[bytes_of]
-    return PassageArrow(place, one.receiver, one.one if count == 1 else one.several, count, size)
+        bytes_of = "coordinator_bytes" if flow.receiver in LEADING else "helper_bytes"
+        place, count, size = rows[flow.receiver], passed["reports"], passed[bytes_of]
+    return PassageArrow(place, flow.receiver, flow.one if count == 1 else flow.several, count, size)

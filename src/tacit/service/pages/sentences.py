@@ -85,13 +85,13 @@ def percent(view: View) -> bool:
     return bool(view["terms"]["answer"]["range"] == ["0", "1"])
 
 
-def between(view: View, one: dict[str, Any], word: str = "to") -> str:
+def between(view: View, estimate: dict[str, Any], word: str = "to") -> str:
     """An interval, with the same number of digits at both ends."""
     if not percent(view):
         write = number(view)
-        return f"{write(one['low'])} {word} {write(one['high'])}"
-    digits = 1 if one["high"] < 0.0995 else 0
-    return f"{one['low']:.{digits}%} {word} {one['high']:.{digits}%}"
+        return f"{write(estimate['low'])} {word} {write(estimate['high'])}"
+    digits = 1 if estimate["high"] < 0.0995 else 0
+    return f"{estimate['low']:.{digits}%} {word} {estimate['high']:.{digits}%}"
 
 
 def _percent(value: float) -> str:
@@ -186,8 +186,8 @@ def sure(view: View) -> ShortAnswer:
     )
 
 
-def _warned(found: dict[str, Any]) -> str:
-    if not found["sample_ratio"]["mismatch"]:
+def _warned(warnings: dict[str, Any]) -> str:
+    if not warnings["sample_ratio"]["mismatch"]:
         return ""
     return "Mind: answers do not come back from all options alike, so the comparison may be unfair."
 
@@ -237,18 +237,19 @@ def unknowns(view: View) -> list[str]:
     return said
 
 
-def lift(one: dict[str, Any]) -> ShortAnswer:
+def lift(estimate: dict[str, Any]) -> ShortAnswer:
     """A lift and its interval.
 
     >>> lift({"lift": 0.5, "lift_low": -0.1, "lift_high": None}).more
     '-10% to no limit'
     """
-    if one["lift"] is None:
+    if estimate["lift"] is None:
         return ShortAnswer("no lift")
     low, high = (
-        "no limit" if end is None else f"{end:+.0%}" for end in (one["lift_low"], one["lift_high"])
+        "no limit" if end is None else f"{end:+.0%}"
+        for end in (estimate["lift_low"], estimate["lift_high"])
     )
-    return ShortAnswer(f"{one['lift']:+.0%}", f"{low} to {high}")
+    return ShortAnswer(f"{estimate['lift']:+.0%}", f"{low} to {high}")
 
 
 def standing(view: View, up: bool) -> str:

@@ -19,9 +19,9 @@ CASE_MIX = "a hospital treats one kind of patients only: alone it cannot learn a
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#666666"
 
 
-def page(shown: DemoFederation) -> str:
+def page(demo: DemoFederation) -> str:
     """The whole page."""
-    result = shown.result
+    result = demo.result
     facts = {
         "mean regret of the shared policy, ε = 1": f"{result.shared:.4f}",
         **{
@@ -30,44 +30,44 @@ def page(shown: DemoFederation) -> str:
         },
         "held-out patients": f"{HELD_OUT:,}, of all hospitals alike",
         "case mix": CASE_MIX,
-        "patients whose outcome was in time": "{:,} of {:,}".format(*shown.in_time),
-        "synchronisations": str(len(shown.terms.batches)),
-        "seconds per synchronisation": f"{shown.seconds_per_row:.2f}",
+        "patients whose outcome was in time": "{:,} of {:,}".format(*demo.in_time),
+        "synchronisations": str(len(demo.terms.batches)),
+        "seconds per synchronisation": f"{demo.seconds_per_row:.2f}",
         "bytes from each hospital": f"{max(result.received.values()):,}",
-        "status of the FLARE job": shown.job,
-        "seconds": f"{shown.seconds:.0f}",
+        "status of the FLARE job": demo.job,
+        "seconds": f"{demo.seconds:.0f}",
     }
     text = html.render(
         __package__ or "",
         "silos.html",
-        answer=answer(shown),
+        answer=answer(demo),
         facts=facts,
-        pictures=[(title, picture(draw, shown)) for title, draw in PICTURES if can_draw()],
-        seen=who_saw_what(shown),
-        words=explain(shown.terms, 0),
+        pictures=[(title, picture(draw, demo)) for title, draw in PICTURES if can_draw()],
+        seen=who_saw_what(demo),
+        words=explain(demo.terms, 0),
     )
     return str(text)
 
 
-def answer(shown: DemoFederation) -> str:
+def answer(demo: DemoFederation) -> str:
     """The result in one sentence."""
-    result = shown.result
+    result = demo.result
     worse = sum(own > result.shared for own in result.own)
-    used, of = shown.in_time
+    used, of = demo.in_time
     late = (
         f" Only {used:,} of {of:,} patients were in time for a sum, because this machine was busy:"
-        f" repeat it with --pace {2 * shown.terms.schedule.pace}."
+        f" repeat it with --pace {2 * demo.terms.schedule.pace}."
     )
     return (
         f"On {HELD_OUT:,} patients whom nobody has learned from, the shared policy loses "
         f"{result.shared:.4f} per patient; it is better than what {worse} of {len(result.own)} "
-        "hospitals learn alone without privacy." + late * shown.hurried
+        "hospitals learn alone without privacy." + late * demo.hurried
     )
 
 
-def who_saw_what(shown: DemoFederation) -> list[tuple[str, str]]:
+def who_saw_what(demo: DemoFederation) -> list[tuple[str, str]]:
     """Who saw what, in words."""
-    numbers = len(shown.policy.bias)
+    numbers = len(demo.policy.bias)
     size = numbers + numbers * (numbers + 1) // 2
     return [
         ("A hospital's agent", "its own patients' records, its own noise, and every policy"),
@@ -76,7 +76,7 @@ def who_saw_what(shown: DemoFederation) -> list[tuple[str, str]]:
             f"signed messages: policies, and {size} masked numbers per hospital and "
             "synchronisation; no record",
         ),
-        ("The coordinator", f"{len(shown.terms.batches)} noisy sums over all hospitals"),
+        ("The coordinator", f"{len(demo.terms.batches)} noisy sums over all hospitals"),
         ("The other hospitals", "the policies, which are made of these sums"),
         ("Nobody else", "how many patients a hospital had, or which slots were unused"),
     ]
@@ -87,19 +87,19 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def picture(draw: Any, shown: DemoFederation) -> str:
+def picture(draw: Any, demo: DemoFederation) -> str:
     """A drawing as the text of an image."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
-    draw(figure.subplots(), shown)
+    draw(figure.subplots(), demo)
     file = BytesIO()
     figure.savefig(file, format="png", dpi=120)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _draw_regret(axes: Any, shown: DemoFederation) -> None:
-    result, places = shown.result, np.arange(len(HOSPITALS))
+def _draw_regret(axes: Any, demo: DemoFederation) -> None:
+    result, places = demo.result, np.arange(len(HOSPITALS))
     axes.bar(places - 0.2, result.own, 0.4, color=ORANGE, label="alone, without privacy")
     axes.bar(places + 0.2, [result.shared] * len(places), 0.4, color=BLUE, label="shared, ε = 1")
     axes.set_xticks(places, HOSPITALS)
@@ -107,9 +107,9 @@ def _draw_regret(axes: Any, shown: DemoFederation) -> None:
     axes.legend()
 
 
-def _draw_effects(axes: Any, shown: DemoFederation) -> None:
-    effects, truth = shown.result.effects, shown.result.truth
-    widths = coefficient_widths(shown.policy)
+def _draw_effects(axes: Any, demo: DemoFederation) -> None:
+    effects, truth = demo.result.effects, demo.result.truth
+    widths = coefficient_widths(demo.policy)
     names = ["intercept - ½", *(column.name for column in WARD.columns)]
     places = np.arange(len(names))
     for number, (action, colour) in enumerate(zip(WARD.actions, (BLUE, ORANGE), strict=True)):
@@ -131,8 +131,8 @@ def _draw_effects(axes: Any, shown: DemoFederation) -> None:
     axes.legend()
 
 
-def _draw_budget(axes: Any, shown: DemoFederation) -> None:
-    terms = shown.terms
+def _draw_budget(axes: Any, demo: DemoFederation) -> None:
+    terms = demo.terms
     epsilon = float(terms.silos[0].epsilon)
     releases = np.arange(1, len(terms.batches) + 1)
     axes.step([0, *releases], [epsilon] * (len(releases) + 1), where="post", color=BLUE)
