@@ -341,7 +341,10 @@ class Experiment:
     def _changing(self, option: str) -> Managed:
         self._place(option)
         if option == self.control:
-            raise TacitError(f"option is {option!r}, the control, which stays: change another")
+            raise TacitError(
+                f"option is {option!r}, the control, which cannot be paused or removed: change "
+                "another"
+            )
         return self._managed()
 
     def _pausing(self) -> Managed | PolicyLearner:

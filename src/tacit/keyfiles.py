@@ -78,7 +78,7 @@ def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
     header = data[:_HEADER_SIZE]
     found = header[len(MAGIC) :][:_KIND_SIZE].strip()
     if len(data) <= _HEADER_SIZE or not header.startswith(MAGIC) or found != kind:
-        raise Rejected(f"{path} is no key file of kind {kind.decode()!r}: name another file")
+        raise Rejected(f"{path} is not a key file of kind {kind.decode()!r}: name another file")
     salt, nonce = header[-_SALT_SIZE - _NONCE_SIZE : -_NONCE_SIZE], header[-_NONCE_SIZE:]
     try:
         return AESGCM(_derived_key(lock, salt)).decrypt(nonce, data[_HEADER_SIZE:], header)
@@ -142,9 +142,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as problem:
-        raise TacitError(
-            f"{path} is not readable ({problem.strerror}): name another file"
-        ) from None
+        raise TacitError(f"{path} cannot be read ({problem.strerror}): name another file") from None
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -153,5 +151,5 @@ def _write(path: Path, content: bytes) -> None:
         put(path, aside, content)
     except OSError as problem:
         raise TacitError(
-            f"{path} is not writable ({problem.strerror}): name another file"
+            f"{path} cannot be written ({problem.strerror}): name another file"
         ) from None

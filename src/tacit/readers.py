@@ -56,7 +56,7 @@ def read_toml(path: Path, remedy: str) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"), parse_float=Decimal)
     except OSError as problem:
-        raise TacitError(f"{path} is not readable ({problem.strerror}): {remedy}") from None
+        raise TacitError(f"{path} cannot be read ({problem.strerror}): {remedy}") from None
     except ValueError as problem:
         raise TacitError(f"{path} is not TOML ({problem}): correct it. Or {remedy}") from None
 

@@ -170,7 +170,7 @@ BAD = {
     "privacy --noise skellam --variance 9 --bias 0.2 --delta 1e-6": "it is not for skellam",
     "compose --epsilon 0.1 --delta 1e-6 --participations 2.5": "'2.5' is not a whole number",
     f"{SILOS} --budgets 1e15*1:1e-5": "at most 100,000 silos",
-    f"{SILOS} --budgets 0*1:1e-5": "'0*1:1e-5' is no budget",
+    f"{SILOS} --budgets 0*1:1e-5": "'0*1:1e-5' is not a budget",
     "reproduce zc24-super --out taken": "taken: a file is in the way",
     "attack --runs 0": "runs is 0",
     "attack --seed -1": "seed is -1",

@@ -74,7 +74,7 @@ def test_a_dry_run_states_its_size_and_writes_nothing(command: Command, tmp_path
     ("words", "message"),
     [
         (("sweep",), "Missing argument 'study'"),
-        (("sweep", "none.toml"), "cannot read none.toml: No such file or directory"),
+        (("sweep", "none.toml"), "none.toml cannot be read (No such file or directory)"),
         (("sweep", "study.toml", "--workers", "-2"), "workers is -2"),
         (("sweep", "study.toml", "--workers", "two"), "'two' is not a whole number"),
         (("sweep", "study.toml", "--engine", "slurm"), "engine is 'slurm': must be one of"),

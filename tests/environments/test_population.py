@@ -198,5 +198,5 @@ def test_a_design_costs_the_regret_of_its_plays(
         assert played.load.support.tolist() == [2, 0]
         assert played.load.total(rng).shape == (2,)
     assert world.play(Round(0, 0, design, released=False), None, rng).load is None
-    with pytest.raises(TacitError, match="linear worlds play designs"):
+    with pytest.raises(TacitError, match="must be a Design"):
         world.play(Round(0, 5, Arm(0)), None, rng)

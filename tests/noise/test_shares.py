@@ -135,7 +135,7 @@ def test_a_discrete_gaussian_is_not_divisible_and_names_the_remedy() -> None:
 
 
 def test_a_table_is_only_summed_in_whole_copies() -> None:
-    with pytest.raises(ValueError, match="summed in whole copies") as caught:
+    with pytest.raises(ValueError, match="a table has no shares") as caught:
         DiscreteGaussian(30).power(2).share(2)
     assert "\n" not in str(caught.value)
 

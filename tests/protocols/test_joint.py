@@ -297,7 +297,7 @@ def test_a_wrapped_metric_marks_the_estimate() -> None:
         ),
         (
             lambda: factories.joint(6, 2, name_of(a_vector), PureDP(1.0)),
-            "makes no sum of one number: name the factory of a sum",
+            "makes no SumProtocol: name the factory of a sum of one number",
         ),
         (
             lambda: factories.joint(64, 2, name_of(factories.pure_shuffle), PureDP(0.1)),

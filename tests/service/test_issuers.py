@@ -187,8 +187,8 @@ def test_an_issuer_has_a_key_and_a_card(tmp_path: Path) -> None:
     card.write_text((tmp_path / "issuer" / "card.toml").read_text().replace("issuer", "helper"))
     with pytest.raises(TacitError, match="is the card of a helper"):
         read_issuer(card)
-    with pytest.raises(TacitError, match="is not readable"):
+    with pytest.raises(TacitError, match="cannot be read"):
         read_issuer(tmp_path / "missing.toml")
     card.write_text("role = 1")
-    with pytest.raises(TacitError, match="is no issuer's card"):
+    with pytest.raises(TacitError, match="is not an issuer's card"):
         read_issuer(card)

@@ -721,7 +721,7 @@ def test_terms_that_remove_the_control_are_rejected_before_signing(pair: Pair) -
     experiment.keep_control("plain", 0.2)
     digest = pair.begin(experiment)
     terms = replace(terms_of(pair.keys, ("friendly", "short")), predecessor=digest)
-    with pytest.raises(TacitError, match="the control, which stays"):
+    with pytest.raises(TacitError, match="the control, which cannot be paused or removed"):
         pair.coordinator.succeed(terms)
     succeeded(pair, digest, ("plain", "short"))
 

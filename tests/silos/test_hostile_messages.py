@@ -257,7 +257,7 @@ def test_missed_rows_are_final_for_a_silo() -> None:
     agent.respond("POLICY", replace(asked, step=2).encode(federation.key))
     assert agent.status()["rows"] == 2
     for row in (0, 1):
-        with pytest.raises(Rejected, match="others are final"):
+        with pytest.raises(Rejected, match="earlier rows are final"):
             agent._row(row)
 
 

@@ -200,7 +200,7 @@ def test_an_exhausted_log_ends_the_run_with_an_open_round() -> None:
 def test_environments_reject_foreign_rounds() -> None:
     _, experiment = scripted()
     silos = Synthetic.draw(2, 3, 4, np.random.default_rng(0))
-    with pytest.raises(TacitError, match="silos play policies"):
+    with pytest.raises(TacitError, match="must be a Policy"):
         run(experiment, silos, np.random.default_rng(0))
     with pytest.raises(TacitError, match="user_by_user is for arms only"):
         run(

@@ -77,7 +77,7 @@ def test_wrong_locks_and_altered_files_are_rejected(tmp_path: Path) -> None:
         with pytest.raises(Rejected):
             load_signing_key(path, PHRASE)
     path.write_bytes(good)
-    with pytest.raises(Rejected, match="no key file of kind"):
+    with pytest.raises(Rejected, match="not a key file of kind"):
         read_key(path, b"another kind", PHRASE)
     assert load_signing_key(path, PHRASE)
 
@@ -99,14 +99,14 @@ def test_unusable_paths_are_reported_and_leave_no_files(tmp_path: Path) -> None:
     bad: list[tuple[Lock, str]] = [
         (Passphrase("short"), "at least 8"),
         (KeyFile(tmp_path / "short"), "at least 32"),
-        (KeyFile(tmp_path / "nowhere"), "is not readable"),
+        (KeyFile(tmp_path / "nowhere"), "cannot be read"),
     ]
     for lock, reason in bad:
         with pytest.raises(TacitError, match=reason):
             save_signing_key(tmp_path / "keys", key, lock)
-    with pytest.raises(TacitError, match="is not writable"):
+    with pytest.raises(TacitError, match="cannot be written"):
         save_signing_key(tmp_path / "no" / "keys", key, PHRASE)
-    with pytest.raises(TacitError, match="is not readable"):
+    with pytest.raises(TacitError, match="cannot be read"):
         load_signing_key(tmp_path / "keys", PHRASE)
     assert [path.name for path in tmp_path.iterdir()] == ["short"]
 

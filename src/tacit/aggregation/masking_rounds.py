@@ -1,4 +1,4 @@
-"""A live round of masking at its server: slots, stored messages and stages that end by a clock.
+"""A live round of masking at its server: slots, stored messages, and stages with deadlines.
 
 Devices send their JOIN with a slot and its token until the round closes. Then the stages of
 `masking_server` run with the devices that are online: each device asks for its next message and
@@ -139,7 +139,7 @@ class MaskingReports(PendingReports):
         """
         kind = _ANSWERS.get(message[3:4])
         if kind is None:
-            raise Rejected("message is no answer of a client")
+            raise Rejected("message is not an answer of a client")
         body(message, kind, self.round.identity)
         entry = self.entry()
         if not self._begun(entry):

@@ -328,7 +328,7 @@ def _budget(silo: int, budget: float | Budget, delta: float) -> Budget:
     if pair[0] > LARGEST_BUDGET:
         raise TacitError(
             f"epsilon of silo {silo} is {float(pair[0]):g}: must be at most "
-            f"{LARGEST_BUDGET:,}. A larger one hides nothing"
+            f"{LARGEST_BUDGET:,}. A larger one gives no meaningful privacy"
         )
     probability(f"delta of silo {silo}", pair[1], "federated algorithms need delta > 0")
     return float(pair[0]), float(pair[1])

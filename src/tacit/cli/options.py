@@ -110,7 +110,7 @@ def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
             found += [one] * (_silos(count) if count else 1)
         except (ValueError, typer.BadParameter) as error:
             raise typer.BadParameter(
-                f"{part!r} is no budget: must be epsilon:delta for each silo, such as "
+                f"{part!r} is not a budget: must be epsilon:delta for each silo, such as "
                 f"0.5:1e-6,2*1:1e-5, with at most {MOST_SILOS:,} silos alike"
             ) from error
     return tuple(found)

@@ -168,7 +168,7 @@ class LedgerFile:
         try:
             return Fraction(str(text))
         except (ValueError, ZeroDivisionError):
-            raise self._unusable(f"{text!r} is no fraction") from None
+            raise self._unusable(f"{text!r} is not a fraction") from None
 
     def _cost(self, rows: Iterable[sqlite3.Row], of: str = "cost") -> Fraction:
         """The sum of ε over rounds, or of `delta`."""

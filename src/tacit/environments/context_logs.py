@@ -117,7 +117,9 @@ class ContextLog(ContextualWorld):
 
     def rewards(self, *_: object) -> Floats:
         """Always raises: only a run tracks which rows are used."""
-        raise TacitError("a log is replayed row by row within a run: call fresh() first")
+        raise TacitError(
+            "each row of a log is used at most once in a run: begin a run with fresh(rng)"
+        )
 
 
 class ContextLogRun(ContextualWorld):
@@ -163,7 +165,7 @@ class ContextLogRun(ContextualWorld):
         """
         log, features, assignment = self.log, self.features, round_.assignment
         if not isinstance(assignment, (Arm, DeviceChoice)) or features is None:
-            raise TacitError(f"the assignment is a {type(assignment).__name__}: must be a policy")
+            raise TacitError(f"assignment is a {type(assignment).__name__}: must be a policy")
         totals = RoundTotals(self, features, assignment, protocol)
         missing, at, chances = round_.participants, self._next, log.acceptance
         while missing:

@@ -147,8 +147,9 @@ class ContextualWorld(World):
         assignment = round_.assignment
         if not isinstance(assignment, (Arm, DeviceChoice)) or self.features is None:
             raise TacitError(
-                f"the assignment is a {type(assignment).__name__}: contextual participants follow "
-                "policies. Use a contextual algorithm."
+                f"assignment is a {type(assignment).__name__}: must be a policy that devices "
+                "follow. "
+                "Use a contextual algorithm."
             )
         totals = RoundTotals(self, self.features, assignment, protocol)
         for start in range(0, round_.participants, CHUNK):

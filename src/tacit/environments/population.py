@@ -88,9 +88,7 @@ class LinearWorld(World):
         design = round_.assignment
         if not isinstance(design, Design):
             kind = type(design).__name__
-            raise TacitError(
-                f"the assignment is a {kind}: linear worlds play designs. Use a linear learner."
-            )
+            raise TacitError(f"assignment is a {kind}: must be a Design. Use a linear learner.")
         plays = np.array(design.plays)
         regret = np.cumsum(plays * self.gaps[np.array(design.support)])
         load = None if protocol is None else self.load(design, round_.participants, rng)

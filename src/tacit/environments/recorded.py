@@ -125,7 +125,7 @@ class Recorded(Environment):
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
         """Always raises: only a run tracks which rows are used."""
         raise TacitError(
-            "recorded participants are used once each within a run. Begin a run with "
+            "each row of a table is used at most once in a run: begin a run with "
             "fresh(rng), or sample with replacement (resample)."
         )
 

@@ -139,7 +139,9 @@ class RecordedSilos(Silos):
 
     def serve(self, *_: object) -> None:
         """Always raises: only a run tracks which rows are used."""
-        raise TacitError("logs are replayed row by row within a run: call fresh() first")
+        raise TacitError(
+            "each row of a log is used at most once in a run: begin a run with fresh(rng)"
+        )
 
 
 class RecordedSilosRun(Silos):

@@ -88,9 +88,7 @@ class Silos(World):
         """Every silo follows the policy for all of its steps."""
         if not isinstance(round_.assignment, Policy):
             kind = type(round_.assignment).__name__
-            raise TacitError(
-                f"the assignment is a {kind}: silos play policies. Use a contextual learner."
-            )
+            raise TacitError(f"assignment is a {kind}: must be a Policy. Use a contextual learner.")
         if round_.participants != self.silos:
             raise TacitError(
                 f"the round has {round_.participants} participants: must be {self.silos}, one per "

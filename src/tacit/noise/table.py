@@ -161,7 +161,7 @@ class Table(NoiseDistribution):
             raise no_power(
                 self,
                 times,
-                "a table is summed in whole copies; use one that divides, such as Skellam",
+                "a table has no shares; use a divisible distribution, such as Skellam",
             )
         return Table.of(*convolution_power(self, integer("copies", times, at_least=1)))
 

@@ -1,4 +1,4 @@
-"""Four synchronisation schedules for silos, compared at one guarantee to a participant.
+"""Four synchronisation schedules for silos, compared at the same privacy guarantee.
 
 The refuted schedule synchronises when some silo's raw data has grown enough (Dubey & Pentland 2020,
 ZC24 Algorithm 3). Its messages are private, their times are not, so it has no guarantee. ZC24

@@ -132,8 +132,8 @@ class CentralLaplace(SumProtocol):
         guarantee from.
         """
         raise TacitError(
-            f"continuous Laplace noise has no exact distribution (asked at {total} of {reports} "
-            "reports): it is for comparison only"
+            f"continuous Laplace noise has no exact distribution (for a sum of {total} of "
+            f"{reports} reports): use it for comparison only"
         )
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Aggregate:

@@ -367,7 +367,7 @@ def joint(users: int, metrics: int, each: str, target: Target, **arguments: Any)
     except TacitError as error:
         raise TacitError(f"{error} (epsilon is shared among {metrics} metrics)") from error
     if not isinstance(part, SumProtocol):
-        raise TacitError(f"{each} makes no sum of one number: name the factory of a sum")
+        raise TacitError(f"{each} makes no SumProtocol: name the factory of a sum of one number")
     return JointSums(part, metrics)
 
 

@@ -87,9 +87,10 @@ class Bits:
         ones = numbers + self.offset
         if not 0 <= ones.min() <= ones.max() <= self.bits:
             raise TacitError(
-                f"a number is {ones.min() - self.offset} to {ones.max() - self.offset} units; "
-                f"{self.bits} bits count from {-self.offset}: check the number of records per "
-                "silo"
+                f"numbers are {ones.min() - self.offset} to {ones.max() - self.offset}: must be "
+                f"{-self.offset} to {self.bits - self.offset}, the range of {self.bits} bits. "
+                "Check "
+                "the number of records per silo"
             )
         return ones
 

@@ -547,8 +547,8 @@ class PrefixRound(Protocol):
 
     def _twice(self) -> TacitError:
         return TacitError(
-            f"step {self.step} was released before, and a second message is not accounted for: "
-            "observe again() of it"
+            f"step {self.step} was released before: the guarantee covers one message of each step. "
+            "To use that message again, observe again()"
         )
 
     def _release(self, row: Floats, released: Aggregate) -> Estimate:
@@ -578,7 +578,7 @@ class PrefixRound(Protocol):
         The data may be any number that fits 64 bits.
         """
         if not self.sums.integral:
-            raise TacitError(f"continuous noise has no exact distribution (asked at {total})")
+            raise TacitError(f"continuous noise has no exact distribution (for a sum of {total})")
         if self.sums.sigmas:
             raise TacitError("silos have individual noise: leave budgets out for one distribution")
         return self.sums.share.sum_of_shares(1 if self.sums.noise_parties == 1 else reports)

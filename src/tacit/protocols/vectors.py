@@ -165,7 +165,9 @@ class Plain(VectorProtocol):
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """Always raises TacitError: the server sees every vector."""
-        raise TacitError(f"{reports} vectors are seen without noise; {total} has no distribution")
+        raise TacitError(
+            f"sum of {reports} vectors is {total} without noise: it has no distribution"
+        )
 
     def spread(self, reports: int) -> tuple[float, float, float]:  # noqa: ARG002
         """No error."""
@@ -316,8 +318,8 @@ class LocalVectors(VectorProtocol):
 def _only_noise(distribution: Any, total: int, reports: int) -> NoiseDistribution:
     if not isinstance(distribution, NoiseDistribution):
         raise TacitError(
-            f"continuous noise has no exact distribution (asked at {total} of {reports} reports) "
-            "and is for simulation only: use tight constants"
+            f"continuous noise has no exact distribution (for a sum of {total} of {reports} "
+            "reports) and is for simulation only: use tight constants"
         )
     return distribution
 

@@ -113,7 +113,7 @@ def create_party(role: str, directory: Path, address: str | None, listen: str | 
         write_private(directory / "admin-token", secrets.token_urlsafe(32) + "\n")
     except OSError as problem:
         raise TacitError(
-            f"{directory} is not writable ({problem.strerror}): choose another directory"
+            f"{directory} cannot be written ({problem.strerror}): choose another directory"
         ) from None
     key = Ed25519PrivateKey.generate()
     save_signing_key(directory / f"{role}.key", key, KeyFile(directory / "lock"))

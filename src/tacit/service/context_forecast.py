@@ -1,4 +1,4 @@
-"""Forecast of a definition with contexts: noise, participants needed, what it can tell.
+"""Forecast of a definition with contexts: noise, and the participants that a decision needs.
 
 The same experiment is simulated on participants of uniform contexts. One option is better than the
 others for half of them, by one field, and worse by as much for the rest, so that no option is the

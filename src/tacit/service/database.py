@@ -39,7 +39,7 @@ def connect(url: str) -> sql.Engine:
         engine = sql.create_engine(url, **_options(url))
     except (ArgumentError, NoSuchModuleError, ImportError):
         raise TacitError(
-            "database is no usable URL: must be sqlite:///file.db or postgresql+psycopg://… "
+            "database is not a usable URL: must be sqlite:///file.db or postgresql+psycopg://… "
             "For PostgreSQL install tacit[postgresql]."
         ) from None
     if engine.dialect.name == "sqlite":

@@ -45,7 +45,7 @@ def create_issuer(directory: Path) -> bytes:
         write_private(directory / CARD, text, 0o644)
     except OSError as problem:
         raise TacitError(
-            f"{directory} is not writable ({problem.strerror}): choose another directory"
+            f"{directory} cannot be written ({problem.strerror}): choose another directory"
         ) from None
     return key
 
@@ -70,7 +70,9 @@ def read_issuer(path: Path) -> bytes:
         role, key = said["role"], readers.public_key(said["key"])
         same = said.get("fingerprint", fingerprint(key)) == fingerprint(key)
     except (ValueError, LookupError) as problem:
-        raise TacitError(f"{path} is no issuer's card ({problem!r}): request it again") from None
+        raise TacitError(
+            f"{path} is not an issuer's card ({problem!r}): request it again"
+        ) from None
     if role != "issuer" or not same:
         raise TacitError(
             f"{path} is the card of a {role}, or its fingerprint is not that of its key: give the "

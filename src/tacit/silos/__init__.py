@@ -1,4 +1,4 @@
-"""Silos that learn one policy together: the silo's agent, the coordinator, and engines between.
+"""Silos that learn one policy together: the silo's agent, the coordinator, and engine adapters.
 
 `agent` holds a silo's records, keys and noise and decides what leaves; `coordinator` drives the
 `Experiment`; an `Exchange` carries bytes between them (`exchange` in one process, `flare` on NVIDIA

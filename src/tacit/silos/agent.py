@@ -334,7 +334,9 @@ class SiloAgent:
             return self._evaluation(step)
         found, rows = self._database.policy(), self._database.rows()
         if found is None or found[0] != step or step >= len(self.terms.batches):
-            raise Rejected(f"row is {step}: must be that of the newest policy; others are final")
+            raise Rejected(
+                f"row is {step}: must be that of the newest policy; earlier rows are final"
+            )
         if len(rows) == step:
             due, now = self.terms.due(step), self._clock()
             rule = f"at least {due:.0f}, when row {step} is due"
@@ -405,7 +407,9 @@ class SiloAgent:
         """The running attempt of a message; another one is rejected."""
         masking = self._masking
         if masking is None or (masking.attempt, masking.step) != (message.attempt, message.step):
-            raise Rejected("attempt is unknown: must start with JOIN, and ends with the process")
+            raise Rejected(
+                "attempt is unknown: must begin with JOIN, again after a restart of the agent"
+            )
         return masking
 
     def _share(self, message: SiloMessage) -> bytes:

@@ -31,7 +31,7 @@ class AgentClient:
             token = Path(token_file).read_text(encoding="utf-8").strip()
         except OSError as problem:
             raise TacitError(
-                f"token_file is {token_file}, which is not readable ({problem.strerror}): name the "
+                f"token_file is {token_file}, which cannot be read ({problem.strerror}): name the "
                 "application-token beside the silo.toml"
             ) from None
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}

@@ -192,7 +192,8 @@ class ContextSpec:
                 table = np.asarray(context, dtype=float)
             except (TypeError, ValueError, OverflowError):
                 raise TacitError(
-                    f"context is no table of numbers: must be one row of {self.features} features "
+                    f"context is not a table of numbers: must be one row of {self.features} "
+                    "features "
                     "for each action"
                 ) from None
             if table.ndim != 2 or table.shape[1] != self.features or not len(table):

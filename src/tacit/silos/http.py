@@ -80,11 +80,11 @@ async def _document(request: Request, *, required: set[str], optional: set[str])
     except (ValueError, RecursionError) as problem:
         if isinstance(problem, TacitError):
             raise
-        raise TacitError("request is no JSON document: send an object") from None
+        raise TacitError("request is not a JSON document: send an object") from None
     if not isinstance(document, dict) or not required <= set(document) <= required | optional:
+        others = f"optionally {', '.join(sorted(optional))}" if optional else "no other members"
         raise TacitError(
-            f"request must be an object with {', '.join(sorted(required))} and nothing but "
-            f"{', '.join(sorted(optional)) or 'these'} besides"
+            f"request is invalid: must be an object with {', '.join(sorted(required))} and {others}"
         )
     return document
 

@@ -101,7 +101,7 @@ def _csv(path: Path) -> Iterable[dict[str, Any]]:
         text = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as problem:
         raise TacitError(
-            f"{path} is not readable ({problem.strerror}): give a CSV in UTF-8"
+            f"{path} cannot be read ({problem.strerror}): give a CSV in UTF-8"
         ) from None
     except UnicodeDecodeError:
         raise TacitError(f"{path} is not UTF-8 text: save it as CSV in UTF-8") from None
@@ -118,7 +118,7 @@ def _parquet(path: Path) -> Iterable[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
     except (OSError, ValueError) as problem:
-        raise TacitError(f"{path} is not readable ({problem}): give a Parquet file") from None
+        raise TacitError(f"{path} cannot be read ({problem}): give a Parquet file") from None
     return rows
 
 

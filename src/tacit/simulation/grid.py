@@ -210,7 +210,9 @@ def read_study(path: Path) -> Study:
     except UnicodeDecodeError:
         raise TacitError(f"{path} is not text. Give a study in TOML.") from None
     except OSError as error:
-        raise TacitError(f"cannot read {path}: {error.strerror}. Give a study in TOML.") from error
+        raise TacitError(
+            f"{path} cannot be read ({error.strerror}). Give a study in TOML."
+        ) from error
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

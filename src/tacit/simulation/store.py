@@ -139,4 +139,4 @@ def read_results(path: Path) -> Iterator[Record]:
     except TacitError:
         raise
     except Exception as error:  # libraries raise anything on a modified file
-        raise TacitError(f"{path} is not readable ({error}). Remove it and sweep again.") from error
+        raise TacitError(f"{path} cannot be read ({error}). Remove it and sweep again.") from error

@@ -1,4 +1,4 @@
-"""What a plan is asked: expected means and participants, the guarantee, algorithms, execution."""
+"""Request for a plan: expected means and participants, the guarantee, algorithms, execution."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class PlanRequest:
         if self.epsilon > LARGEST_EPSILON:
             raise TacitError(
                 f"epsilon is {self.epsilon:g}: must be at most {LARGEST_EPSILON}. A larger one "
-                "protects nothing."
+                "gives no meaningful privacy."
             )
         if self.control_share is not None:
             remedy = "the fraction of participants that get the control, such as 0.2"

@@ -114,7 +114,7 @@ def read_fraction(text: object) -> Fraction:
     """Parse a fraction such as 2 or 1/3, of at most 40 digits above and below the line."""
     if not isinstance(text, str) or not _FRACTION.fullmatch(text):
         raise TacitError(
-            f"{text!r} is no fraction: must be such as 2 or 1/3, of at most 40 digits each"
+            f"{text!r} is not a fraction: must be such as 2 or 1/3, of at most 40 digits each"
         )
     return Fraction(text)
 
@@ -123,7 +123,9 @@ def _only_plain(value: object) -> None:
     if isinstance(value, Mapping):
         for key, entry in value.items():
             if not isinstance(key, str) or not re.fullmatch("[a-z_]+", key):
-                raise TacitError(f"{key!r} is no key of terms: use small letters and underscores")
+                raise TacitError(
+                    f"{key!r} is not a key of terms: use small letters and underscores"
+                )
             _only_plain(entry)
     elif isinstance(value, list):
         for entry in value:

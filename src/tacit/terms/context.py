@@ -1,4 +1,4 @@
-"""The part of terms about contexts: what devices choose options by, and the statistic they report.
+"""Contexts in terms: the features by which devices choose options, and the statistic they report.
 
 A device codes its participant's context by the fields, picks an option by the policy of the round,
 and reports one statistic. Context, choice and answer stay on the device. A table (`ContextTerms`)

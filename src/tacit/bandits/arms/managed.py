@@ -102,9 +102,9 @@ class Managed(KeptLearner):
         remedy = "the part of all participants that the control gets, such as 0.1"
         probability("share", share, remedy, zero=True)
         if share and control is None:
-            raise TacitError(f"share is {share:g}, but there is no control to get it: name one")
+            raise TacitError(f"share is {share:g}, but there is no control: name one")
         if control is not None and control not in self.present:
-            raise TacitError(f"control is {control}: must be an option that is there")
+            raise TacitError(f"control is {control}: must be an existing option")
         self.control, self.share, self.explore = control, share, explore
         self.least = integer("least", least, at_least=1)
 
@@ -189,13 +189,13 @@ class Managed(KeptLearner):
     def _check_change(self, option: int) -> None:
         if option == self.control:
             raise TacitError(
-                f"option {option} is the control, which cannot be removed: change others"
+                f"option {option} is the control, which cannot be paused or removed: change another"
             )
         if option in self._removed:
             raise TacitError(f"option {option} was removed: add it as a new option")
         others = [k for k in self.present if k != option]
         if not others:
-            raise TacitError(f"option {option} is the only one left: add or resume another first")
+            raise TacitError(f"option {option} is the last one: add or resume another first")
 
     @property
     def present(self) -> list[int]:

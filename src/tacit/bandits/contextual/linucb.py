@@ -150,7 +150,7 @@ class LinUCB:
             return
         raise TacitError(
             f"the last feature is {float(features[:, -1].flat[0]):g}; it was declared to be "
-            f"{value:g} for every action: declare no intercept, and one is appended"
+            f"{value:g} for every action: leave the intercept out, and one is appended"
         )
 
     def with_intercept(self, features: Floats) -> Floats:

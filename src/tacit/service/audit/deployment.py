@@ -1,4 +1,4 @@
-"""Audit of one deployed party: known answers in, released noise out, compared as stated.
+"""Audit of one deployed party: it sends known answers and tests the released noise.
 
 The audit publishes an experiment in which every answer is zero, plays all devices and reads the
 released sums. With two servers the auditor runs the other one without noise (`counterpart`), so

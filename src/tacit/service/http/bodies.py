@@ -1,4 +1,4 @@
-"""Request bodies: the size a party expects is known before the body is read.
+"""Request bodies: their size is checked against a limit before they are read.
 
 Reports have the size of their round's shares; of larger ones than other requests, the first bytes
 must contain the token of the slot. Calls between the parties have the length and digest in their
