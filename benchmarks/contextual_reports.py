@@ -150,12 +150,12 @@ def measured(directory: Path, kind: str) -> ReportCosts:
 
 def _hold(coordinator: Coordinator, helper: Helper, terms: Terms, costs: ReportCosts) -> None:
     """The open rounds from the first slot to the release."""
-    link: Any = DirectLink(helper)
+    coordinator.link = DirectLink(helper)
     pinned = coordinator.pinned(terms.digest)
 
     def step() -> None:
         for _ in range(3):
-            round_scheduler.step(coordinator, link)
+            round_scheduler.step(coordinator)
             helper.step()
 
     with spent(costs, "servers"):

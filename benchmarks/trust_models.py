@@ -350,15 +350,14 @@ def bare(directory: Path, model: str, people: int, batch: int) -> Measured:
     coordinator = Coordinator(keys[0], stores[0], MemoryRecords(), clock=clock)
     helper = Helper(keys[1], stores[1], MemoryRecords(), clock=clock)
     digest = coordinator.create(terms, told.experiment(), told.timing)
-    link: Any = None
     if helped:
-        link, theirs = DirectLink(helper), cosign(terms, keys[1])
+        coordinator.link, theirs = DirectLink(helper), cosign(terms, keys[1])
         helper.admit(terms, in_order(terms, coordinator.signature(digest), theirs))
         coordinator.cosign(digest, theirs)
     try:
         with clocked() as spent:
             while found.people < people:
-                _batch((coordinator, helper), link, clock, terms, found)
+                _batch((coordinator, helper), clock, terms, found)
         found.computed["parties"] = spent["parties"]
     finally:
         for store in stores:
@@ -367,15 +366,15 @@ def bare(directory: Path, model: str, people: int, batch: int) -> Measured:
 
 
 def _batch(
-    parties: tuple[Coordinator, Helper], link: Any, clock: Clock, terms: Terms, found: Measured
+    parties: tuple[Coordinator, Helper], clock: Clock, terms: Terms, found: Measured
 ) -> None:
     """The open rounds from the first slot to the release."""
     coordinator, helper = parties
 
     def step(times: int) -> None:
         for _ in range(times):
-            round_scheduler.step(coordinator, link)
-            if link is not None:
+            round_scheduler.step(coordinator)
+            if coordinator.link is not None:
                 helper.step()
 
     step(2)

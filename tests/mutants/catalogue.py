@@ -2656,7 +2656,6 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("service/trust_models/contract.py", "CoordinatorEngine.least", (sides,), SERVED),
     Target("service/trust_models/contract.py", "HelperEngine.keys", (checks,), (*PARTIES, *SERVED)),
-    Target("service/trust_models/contract.py", "check_kind", (checks,), SERVED),
     Target("service/trust_models/two_servers.py", "TwoServerEngine.check_terms", (checks,), SERVED),
     Target(
         "service/trust_models/two_servers.py",

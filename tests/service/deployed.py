@@ -106,9 +106,18 @@ class Deployed:
         )
         self.link = None if self.helper is None else Link(self.helper)
 
+    @property
+    def link(self) -> Any:
+        """The coordinator's connection to the helper."""
+        return self.coordinator.link
+
+    @link.setter
+    def link(self, link: Any) -> None:
+        self.coordinator.link = link
+
     def step(self, times: int = 1) -> None:
         for _ in range(times):
-            round_scheduler.step(self.coordinator, self.link)
+            round_scheduler.step(self.coordinator)
             if self.helper is not None:
                 self.helper.step()
 

@@ -135,7 +135,6 @@ class Fronted(Deployed):
             fronts.append(apps.helper_app(self.helper, self.configs[1]))
         link = HttpHelperClient(self.coordinator)
         link._client = httpx.Client(transport=self.router)
-        self.link = link  # type: ignore[assignment]
         fronts.append(apps.coordinator_app(self.coordinator, self.configs[0], link))
         for host, front in zip(("helper", "coordinator")[-len(fronts) :], fronts, strict=True):
             client = TestClient(front, raise_server_exceptions=False)

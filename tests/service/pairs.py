@@ -129,6 +129,15 @@ class Pair:
         )
         self.link = Link(self.helper)
 
+    @property
+    def link(self) -> Any:
+        """The coordinator's connection to the helper."""
+        return self.coordinator.link
+
+    @link.setter
+    def link(self, link: Any) -> None:
+        self.coordinator.link = link
+
     def begin(self, experiment: Experiment | None = None, **changed: Any) -> bytes:
         """An experiment that both have signed."""
         made = experiment or experiment_of()
@@ -145,7 +154,7 @@ class Pair:
 
     def step(self, times: int = 4) -> None:
         for _ in range(times):
-            round_scheduler.step(self.coordinator, self.link)
+            round_scheduler.step(self.coordinator)
             self.helper.step()
 
     def join(self, digest: bytes, nonce: bytes | None = None, **more: Any) -> Assigned:

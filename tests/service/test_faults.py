@@ -331,7 +331,7 @@ def test_lost_key_files_abort_the_round_and_reveal_nothing(tmp_path: Path) -> No
         stages = {r["stage"] for r in pair.coordinator.status(digest)["rounds"][:3]}
         assert stages == {"refused"}
         assert pair.coordinator.outcome(described(asked[0]).identity)[-1] == 3
-        round_scheduler.step(pair.coordinator, pair.link)
+        round_scheduler.step(pair.coordinator)
         assert pair.hold(digest, WORTH.__getitem__) > 0
 
 

@@ -98,9 +98,9 @@ def test_no_round_is_announced_under_an_invalid_signature(tmp_path: Path) -> Non
         one.step(1)
         announcement = one.coordinator.rounds(Stage.OPEN)[0].announcement
         description, signature = announcement[:-SIGNATURE_SIZE], announcement[-SIGNATURE_SIZE:]
-        assert engine.announce(description, signature, None) == announcement
+        assert engine.announce(description, signature) == announcement
         with pytest.raises(Rejected, match="did not sign this round"):
-            engine.announce(description, bytes(SIGNATURE_SIZE), None)
+            engine.announce(description, bytes(SIGNATURE_SIZE))
 
 
 # Noise of devices

@@ -170,7 +170,7 @@ def test_closing_needs_little_memory_beyond_the_lists_of_reports(
             gc.collect()  # tests collect rarely by themselves
             held, peak = (now - before for now in tracemalloc.get_traced_memory())
             tracemalloc.reset_peak()
-            round_scheduler.step(pair.coordinator, pair.link)
+            round_scheduler.step(pair.coordinator)
             highest = tracemalloc.get_traced_memory()[1] - before
         finally:
             tracemalloc.stop()

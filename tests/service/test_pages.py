@@ -242,7 +242,7 @@ def answers_of(pair: Pair) -> dict[bytes, int]:
             sizes[identity] = len(answer)
         return theirs, answer
 
-    pair.link.exchange = exchange  # type: ignore[method-assign]
+    pair.link.exchange = exchange
     return sizes
 
 

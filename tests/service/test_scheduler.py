@@ -45,7 +45,7 @@ def test_a_step_reads_an_experiment_once_to_plan_and_announce_all_its_rounds(
 ) -> None:
     pair.begin()
     reads.clear()
-    round_scheduler.step(pair.coordinator, pair.link)
+    round_scheduler.step(pair.coordinator)
     assert len(pair.coordinator.rounds(Stage.OPEN)) == 3
     assert len(reads) == 1
 
@@ -58,7 +58,7 @@ def test_no_other_thread_gets_an_experiment_while_its_rounds_are_described(
     kept: list[int] = []
     keys = pair.link.keys
 
-    def asked(*about: Any) -> bytes:
+    def asked(*about: Any) -> Any:
         kept.append(len(pair.coordinator._experiments))
         if away:
             raise Unavailable("down")
@@ -66,7 +66,7 @@ def test_no_other_thread_gets_an_experiment_while_its_rounds_are_described(
 
     monkeypatch.setattr(pair.link, "keys", asked)
     for _ in range(2):
-        round_scheduler.step(pair.coordinator, pair.link)
+        round_scheduler.step(pair.coordinator)
     assert set(kept) == {0}
     assert len(pair.coordinator._experiments) == 1
 
@@ -80,7 +80,7 @@ def test_an_experiment_is_read_once_to_learn_and_only_if_another_process_planned
         pair.restart()
     reads.clear()
     for _ in range(3):
-        round_scheduler.step(pair.coordinator, pair.link)
+        round_scheduler.step(pair.coordinator)
     assert len(pair.coordinator.rounds(Stage.RELEASED)) == 3
     assert len(reads) == another
     learned = pair.coordinator.status(digest)
@@ -101,7 +101,7 @@ def test_rolled_back_learning_is_not_cached(
     monkeypatch.setattr(answers, "moment", failing)
     reads.clear()
     for _ in range(3):
-        round_scheduler.step(pair.coordinator, pair.link)
+        round_scheduler.step(pair.coordinator)
     assert len(reads) == 1
     told = pair.coordinator.estimates(digest)["options"]
     slots = {one["option"]: one["reports"] for one in pair.coordinator.status(digest)["rounds"]}
@@ -139,7 +139,7 @@ def test_an_answer_uses_the_experiment_in_memory_and_leaves_it_unchanged(
 ) -> None:
     digest = reported(pair)
     for _ in range(3):
-        round_scheduler.step(pair.coordinator, pair.link)
+        round_scheduler.step(pair.coordinator)
     reads.clear()
     first = getattr(pair.coordinator, answer)(digest)
     ((stored, kept),) = pair.coordinator._experiments.values()
@@ -153,7 +153,7 @@ def test_a_step_without_work_reads_no_experiment(pair: Pair, reads: list[str]) -
     pair.begin()
     pair.step(1)
     reads.clear()
-    round_scheduler.step(pair.coordinator, pair.link)
+    round_scheduler.step(pair.coordinator)
     assert reads == []
 
 
@@ -192,7 +192,7 @@ def test_an_unreadable_experiment_delays_no_other(
         return read(row)
 
     monkeypatch.setattr(coordinator, "load", load)
-    assert round_scheduler.step(pair.coordinator, pair.link) <= 1
+    assert round_scheduler.step(pair.coordinator) <= 1
     assert {row.terms for row in pair.coordinator.rounds(Stage.OPEN)} == {second}
     assert f"experiment {first.hex()} failed to plan rounds" in caplog.text
 
@@ -222,7 +222,7 @@ def test_an_error_of_one_experiments_algorithm_stalls_no_other(
     pair.coordinator._experiments.clear()
     for _ in range(4):
         with pytest.raises(ZeroDivisionError):
-            round_scheduler.step(pair.coordinator, pair.link)
+            round_scheduler.step(pair.coordinator)
         pair.helper.step()
     found = pair.coordinator.rounds(*Stage)
     stages = [{row.stage for row in found if row.terms == digest} for digest in digests]
@@ -281,7 +281,7 @@ def test_a_step_with_open_rounds_writes_nothing(
         raise AssertionError("a step writes")
 
     monkeypatch.setattr(pair.coordinator.store, "begin", begin)
-    round_scheduler.step(pair.coordinator, pair.link)
+    round_scheduler.step(pair.coordinator)
 
 
 def test_only_a_possibly_last_report_triggers_a_step(tmp_path: Path) -> None:

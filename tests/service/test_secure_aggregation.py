@@ -93,7 +93,7 @@ class Single:
 
     def step(self, times: int = 1) -> None:
         for _ in range(times):
-            round_scheduler.step(self.coordinator, None)
+            round_scheduler.step(self.coordinator)
 
     def devices(self, digest: bytes, level: Callable[[str], int]) -> list[Phone]:
         """All slots of the open rounds are taken."""
@@ -344,7 +344,7 @@ def test_every_process_of_a_coordinator_serves_stage_messages(single: Single) ->
         phone.join()
     single.clock.now += 200
     for _ in range(12):
-        round_scheduler.step(leader, None)
+        round_scheduler.step(leader)
         single.coordinator = follower
         phones = [phone for phone in phones if phone.answer()]
         if not leader.rounds(Stage.OPEN, Stage.CLOSING):

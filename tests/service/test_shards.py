@@ -177,7 +177,7 @@ def test_one_of_many_processes_acquires_a_lease(database: Callable[[str], str]) 
 
 def test_a_process_without_the_lease_takes_no_step(pair: Pair) -> None:
     digest = pair.begin()
-    round_scheduler.step(pair.coordinator, pair.link, lambda _names: set())
+    round_scheduler.step(pair.coordinator, lambda _names: set())
     assert pair.coordinator.status(digest)["rounds"] == []
     pair.step(2)
     assert pair.coordinator.status(digest)["rounds"]

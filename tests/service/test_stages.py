@@ -20,7 +20,6 @@ from tacit.errors import Unavailable
 from tacit.service.http import stages
 from tacit.service.http.stages import StageRoute
 from tacit.service.pending import PendingShares
-from tacit.service.schema import ShareRow
 from tacit.service.store import AT_ONCE, Store, Transaction
 
 ROUND, OTHER = bytes(16), bytes([1]) * 16
@@ -211,8 +210,8 @@ def test_known_messages_are_not_read_again(tmp_path: Path, monkeypatch: pytest.M
     store.migrate()
     names = [number.to_bytes(16, "big") for number in range(AT_ONCE + 20)]
     with store.begin() as transaction:
-        transaction.keep_shares([ShareRow(ROUND, name, name * 2) for name in names])
-        transaction.keep_shares([ShareRow(OTHER, name, b"of another round") for name in names])
+        transaction.keep_shares({(ROUND, name): name * 2 for name in names})
+        transaction.keep_shares({(OTHER, name): b"of another round" for name in names})
     read, table = Read(monkeypatch), PendingShares(store, ROUND)
     known = set(names[5:])
     assert dict(table.without(known)) == {name: name * 2 for name in names[:5]}

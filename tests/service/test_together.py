@@ -72,7 +72,7 @@ def test_a_round_ended_by_another_process_is_cached_nowhere(
     assert ended
     first.clock.now += 200
     first.step(3)
-    round_scheduler.step(second.coordinator, second.link)
+    round_scheduler.step(second.coordinator)
     assert {one["stage"] for one in first.coordinator.status(digest)["rounds"]} >= {"opened"}
     assert not ended & (set(first.coordinator._servers) | set(second.coordinator._servers))
 
@@ -84,12 +84,12 @@ def test_a_round_opened_by_another_process_is_not_abandoned(
     first, second = twins
     digest = first.begin(experiment_of(700))
     first.link.down = True
-    round_scheduler.step(first.coordinator, first.link)
+    round_scheduler.step(first.coordinator)
     planned = second.coordinator.live_rounds(Stage.PREPARING)
     assert {row.announcement for row in planned} == {b""}
     first.link.down = False
-    round_scheduler.step(first.coordinator, first.link)
-    batch = round_scheduler._Batch(second.coordinator, second.link, digest, None)
+    round_scheduler.step(first.coordinator)
+    batch = round_scheduler._Batch(second.coordinator, digest, None)
     for row in planned:
         batch.advance(row)
         batch._abandon(row)
@@ -118,7 +118,7 @@ def test_two_processes_assign_every_slot_and_observe_every_sum_once(
 
     def steps(pair: Pair) -> None:
         for _ in range(3):
-            round_scheduler.step(pair.coordinator, pair.link)
+            round_scheduler.step(pair.coordinator)
 
     for _ in range(3):
         together(lambda: steps(first), lambda: steps(second))

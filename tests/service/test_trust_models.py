@@ -20,7 +20,6 @@ from tacit.service.stated import stated_guarantee
 from tacit.service.trust_models import coordinator_engine, masking, shuffler
 from tacit.service.trust_models.contract import decoded
 from tacit.service.trust_models.masking import MaskingCoordinator
-from tacit.service.trust_models.shuffler import ShufflerCoordinator
 from tacit.service.trust_models.two_servers import TwoServerCoordinator
 from tacit.terms import Terms
 from tacit.terms.parts import SKELLAM
@@ -143,12 +142,6 @@ def test_noise_of_another_distribution_is_rejected() -> None:
         table, scalar = protocol_of(defined(case)), terms_of(defined(other))
         with pytest.raises(TacitError, match="differs from that of the terms"):
             coordinator_engine(scalar).codec(table, scalar)
-
-
-@pytest.mark.parametrize("engine", [MaskingCoordinator, ShufflerCoordinator])
-def test_an_engine_serves_only_terms_of_its_kind(engine: Any) -> None:
-    with pytest.raises(TacitError, match="the terms name two-servers rounds: must be"):
-        engine.check_terms(terms_of(defined("two servers")))
 
 
 @pytest.mark.parametrize("announced", [masking._announced_noise, shuffler._announced_noise])

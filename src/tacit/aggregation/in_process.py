@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from tacit.aggregation import shuffler
 from tacit.aggregation.aggregator import Aggregator
 from tacit.aggregation.aggregator_context import AggregatorContext, Draw
 from tacit.aggregation.agreement import KEY_SIZE
@@ -22,15 +23,7 @@ from tacit.aggregation.masking import BITS, MaskingRound
 from tacit.aggregation.masking_client import MaskingClient
 from tacit.aggregation.masking_server import MaskingServer, MaskingStage, prepare_server
 from tacit.aggregation.rehearsal import rehearse, rehearsed_answer
-from tacit.aggregation.shuffler import (
-    Analyzer,
-    ShuffledView,
-    Shuffler,
-    ShuffleRole,
-    ShufflerRound,
-    prepare_party,
-    wrap,
-)
+from tacit.aggregation.shuffler import ShuffledView, ShuffleRole, wrap
 from tacit.aggregation.two_servers import TwoServerRound, split
 from tacit.aggregation.verified import MODULUS
 from tacit.errors import require
@@ -399,9 +392,10 @@ class ShufflerSession:
         self.pinned = self.rehearsal.pinned
         self.store, identity = store or MemoryRecords(), new_identity(source)
         analyzing, shuffling = (
-            prepare_party(self.store, role, identity, suite, source) for role in ShuffleRole
+            shuffler.prepare_party(self.store, role, identity, suite, source)
+            for role in ShuffleRole
         )
-        self.round = ShufflerRound(
+        self.round = shuffler.ShufflerRound(
             self.rehearsal.binding,
             reports,
             minimum,
@@ -412,8 +406,8 @@ class ShufflerSession:
             suite,
             identity,
         )
-        self.shuffler = Shuffler(self.round, self.store)
-        self.analyzer = Analyzer(self.round, self.store)
+        self.shuffler = shuffler.Shuffler(self.round, self.store)
+        self.analyzer = shuffler.Analyzer(self.round, self.store)
         first, second = self.rehearsal.keys
         signatures = [
             endorse_offer(self.pinned, self.analyzer.round, first),

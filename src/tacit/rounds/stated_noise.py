@@ -5,6 +5,7 @@ A protocol that is not listed here cannot be deployed: terms would not describe 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import singledispatch
 
@@ -34,7 +35,28 @@ from tacit.terms.parts import (
     UNARY_ENCODING,
 )
 
+ROUNDED = 1e-3  # distance of a released number from an integer at most
 _BITS = 2  # the stated minimum of noise bits is their variance divided by this
+
+
+@dataclass(frozen=True)
+class ReleasedNoise:
+    """The stated noise in one released sum of all-zero answers, as an integer.
+
+    A published total t, in units of the answer's range, is the integer factor · t + offset, which
+    has this distribution.
+    """
+
+    distribution: NoiseDistribution
+    factor: float
+    offset: float = 0.0
+
+    def value(self, total: float) -> int:
+        """The integer that was released as this total."""
+        exact = self.factor * total + self.offset
+        if abs(exact - round(exact)) > ROUNDED:
+            raise TacitError(f"released total is {total!r}: must be a sum of whole levels")
+        return round(exact)
 
 
 @singledispatch

@@ -19,7 +19,8 @@ from tacit.experiment import Experiment
 from tacit.service.schema import NO_ARM, ExperimentRow, RoundRow, Stage, State
 from tacit.service.stated import stated_guarantee
 from tacit.service.trust_models import coordinator_engine
-from tacit.service.trust_models.contract import ReleasedView, decoded
+from tacit.service.trust_models.contract import decoded
+from tacit.service.trust_models.rounds import ReleasedView
 from tacit.terms import Terms, in_words
 from tacit.types import Arm, ArmSummary, Round
 

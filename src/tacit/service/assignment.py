@@ -28,7 +28,7 @@ from tacit.service.party import ServerParty
 from tacit.service.schema import NO_ARM, RoundRow, State
 from tacit.service.slot_shards import MOST, ShardRow, homes
 from tacit.service.store import Transaction
-from tacit.service.trust_models.contract import ServedRound
+from tacit.service.trust_models.rounds import ServedRound
 from tacit.terms import FittedTerms
 
 NONCE_SIZE = 16

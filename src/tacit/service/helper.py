@@ -18,7 +18,8 @@ from tacit.service.leases import Leads, everything
 from tacit.service.party import HELPER, SOON, ServerParty, advance_round
 from tacit.service.schema import LIVE, RoundRow, Stage
 from tacit.service.trust_models import HELPERS
-from tacit.service.trust_models.contract import HelperEngine, ServedRound
+from tacit.service.trust_models.contract import HelperEngine
+from tacit.service.trust_models.rounds import ServedRound
 from tacit.terms import Pinned, Terms
 
 PAUSE = 60.0  # seconds between steps when no round is open

@@ -29,16 +29,15 @@ from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
 from tacit.service.errors import LOG, Conflict, Forbidden, Gone, Unknown
-from tacit.service.schema import LIVE, Registered, RoundRow, ShareRow, Stage, State
+from tacit.service.schema import LIVE, Registered, RoundRow, Stage, State
 from tacit.service.store import Store, Transaction, unknown_experiment
 from tacit.service.trust_models.contract import (
     EngineContext,
-    HelperLink,
     Noise,
     RoundEngine,
-    ServedRound,
     engine_in,
 )
+from tacit.service.trust_models.rounds import HelperLink, ServedRound
 from tacit.signatures import fingerprint, public_key
 from tacit.terms import Pinned, Terms, check_live, cosign
 
@@ -68,10 +67,6 @@ class CheckedReport:
     invitation: bytes = b""
     stages: tuple[Stage, ...] = (Stage.OPEN,)
 
-    def row(self) -> ShareRow:
-        """The row to store."""
-        return ShareRow(self.identity, self.share.name, self.share.wrapped)
-
     def compare(self, stored: bytes | None) -> Rejected | None:
         """None if the stored report is this one, otherwise the reason of the rejection."""
         try:
@@ -100,6 +95,8 @@ class ServerParty(ABC, Generic[Engine]):
 
     role: int
     engines: Mapping[str, type[Engine]]
+    link: HelperLink | None = None
+    """The coordinator's connection to the helpers of its experiments."""
 
     def __init__(
         self,
@@ -228,9 +225,16 @@ class ServerParty(ABC, Generic[Engine]):
                 self.store,
                 lambda: self.now,
                 lambda identity: self._noise(identity),
+                self._helper,
             )
             self._engines[digest] = engine_in(self.engines, terms)(context)
         return self._engines[digest]
+
+    def _helper(self) -> HelperLink:
+        """The connection to the helper of an experiment that has one."""
+        if self.link is None:
+            raise TacitError("the terms name a helper, but this coordinator has no link to helpers")
+        return self.link
 
     def signature(self, digest: bytes) -> bytes:
         """This party's own signature under known terms."""
@@ -279,8 +283,11 @@ class ServerParty(ABC, Generic[Engine]):
                     rejections[n] = _closed()
                 elif one.invitation and not transaction.spend(one.invitation, one.share.name):
                     rejections[n] = Forbidden("this invitation is used: each is for one report")
-            reports = zip(waiting, rejections, strict=True)
-            stored = transaction.keep_shares([one.row() for one, no in reports if no is None])
+            new: dict[tuple[bytes, bytes], bytes] = {}
+            for one, rejection in zip(waiting, rejections, strict=True):
+                if rejection is None:  # of two for one slot, the first is kept
+                    new.setdefault((one.identity, one.share.name), one.share.wrapped)
+            stored = transaction.keep_shares(new)
         for one in waiting:
             if (missing := self._missing.get(one.identity)) is not None:  # the scheduler drops it
                 self._missing[one.identity] = missing - 1
@@ -374,16 +381,14 @@ class ServerParty(ABC, Generic[Engine]):
                 return said
         return header(Kind.OUTCOME, identity) + bytes((self.role, RoundOutcome.UNKNOWN))
 
-    def close_when_due(
-        self, row: RoundRow, now: int, link: HelperLink | None = None
-    ) -> RoundRow | None:
+    def close_when_due(self, row: RoundRow, now: int) -> RoundRow | None:
         """Close an open round whose deadline has passed or whose slots have all reported.
 
         Returns the closing round, or None if it stays open or another process closed it.
         """
         self._missing.pop(row.identity, None)  # a report during the count may be the last
         if now < row.closes:
-            missing = self.engine(row.terms).missing(row, link)
+            missing = self.engine(row.terms).missing(row)
             if missing > 0:
                 self._missing[row.identity] = missing
                 return None

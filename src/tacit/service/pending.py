@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, MutableMapping
 from typing import Any
 
-from tacit.service.schema import LIVE, ShareRow
+from tacit.service.schema import LIVE
 from tacit.service.store import AT_ONCE, Store
 
 
@@ -57,13 +57,13 @@ class PendingShares(MutableMapping[bytes, bytes]):
 
         Content for a round that is over is not stored, because nothing would delete it.
         """
-        row, found = ShareRow(self._identity, name, content), None
+        key, found = (self._identity, name), None
         while found is None:
             with self._store.begin() as transaction:
                 stage = transaction.lock_stages([self._identity]).get(self._identity)
                 if stage is not None and stage not in LIVE:
                     return content
-                found = transaction.keep_shares([row]).get((self._identity, name))
+                found = transaction.keep_shares({key: content}).get(key)
         return found
 
     def clear(self) -> None:

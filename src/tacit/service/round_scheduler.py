@@ -27,7 +27,7 @@ from tacit.service.leases import Leads, everything
 from tacit.service.party import AGAIN, SOON, advance_round
 from tacit.service.schema import NO_ARM, UNFINISHED, ExperimentRow, RoundRow, Stage, State
 from tacit.service.timing import Timing
-from tacit.service.trust_models.contract import EndedRound, HelperLink, ReleasedView, RoundPlan
+from tacit.service.trust_models.rounds import EndedRound, ReleasedView, RoundPlan
 from tacit.terms import BY_POLICY, Terms
 from tacit.types import Arm, Estimate, PublishedAssignment, Round
 
@@ -36,11 +36,11 @@ PAUSE = 5.0  # seconds between steps when idle
 Loaded = tuple[ExperimentRow, Experiment]
 
 
-def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = everything) -> float:
+def step(party: Coordinator, leads: Leads = everything) -> float:
     """Advance the experiments that this process leads as far as possible now.
 
-    `link` connects to the helpers of experiments that have one. Returns the seconds until the next
-    attempt. An unexpected error of an experiment is raised once all others have advanced.
+    Returns the seconds until the next attempt. An unexpected error of an experiment is raised once
+    all others have advanced.
     """
     wait = PAUSE
     planned, failed = {}, dict[bytes, Exception]()
@@ -68,7 +68,7 @@ def step(party: Coordinator, link: HelperLink | None = None, leads: Leads = ever
     )
     for digest, group in groupby(rounds, attrgetter("terms")):
         try:
-            batch = _Batch(party, link, digest, planned.get(digest))
+            batch = _Batch(party, digest, planned.get(digest))
             for row in group:
                 wait = min(wait, advance_round(batch.advance, row))
             batch.keep()
@@ -165,7 +165,6 @@ class _Batch:
     """
 
     party: Coordinator
-    link: HelperLink | None
     digest: bytes
     loaded: Loaded | None
     ended: list[tuple[RoundRow, ReleasedView | None]] = field(default_factory=list)
@@ -178,7 +177,7 @@ class _Batch:
         now = self.party.now
         if row.stage is Stage.PREPARING:
             return self._announce(row)
-        if row.stage is Stage.OPEN and not self.party.close_when_due(row, now, self.link):
+        if row.stage is Stage.OPEN and not self.party.close_when_due(row, now):
             return min(max(float(row.closes - now), SOON), PAUSE)
         return self._close(row)
 
@@ -207,7 +206,7 @@ class _Batch:
             LOG.warning("round %s is planned again: %s", row.identity.hex(), reason)
             self._abandon(row)
             return AGAIN
-        announcement = self.engine.announce(row.announcement, signature, self.link)
+        announcement = self.engine.announce(row.announcement, signature)
         with self.party.store.begin() as transaction:
             released = replace(row, stage=Stage.OPEN, announcement=announcement)
             transaction.replace_round(row, released)
@@ -238,7 +237,7 @@ class _Batch:
             grace=grace,
             policy=_policy(round_),
         )
-        described = self.engine.describe(plan, self.link)
+        described = self.engine.describe(plan)
         changed = replace(
             row,
             announcement=described.encode(),
@@ -265,7 +264,7 @@ class _Batch:
     def _close(self, row: RoundRow) -> float:
         """Advance a closing round; its view is learned from once it is over."""
         try:
-            ended = self.engine.close(row, self.party.serving(row), self.link)
+            ended = self.engine.close(row, self.party.serving(row))
         except UnknownRound as reason:
             LOG.error("round %s is aborted: %s", row.identity.hex(), reason)
             ended = EndedRound(None)

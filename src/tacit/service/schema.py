@@ -61,31 +61,26 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class ExperimentRow:
-    """An experiment of the coordinator. `learner`, `timing` and `history` are JSON.
-
-    `digest` names the current terms, `leader` the best option so far. `history` holds the estimates
-    after every round.
-    """
+class ExperimentHead:
+    """An experiment without its learner: its current terms, state and best option so far."""
 
     lineage: bytes
     digest: bytes
     state: State
-    learner: str
-    timing: str
-    definition: str
     leader: int
-    history: str = "[]"
 
 
 @dataclass(frozen=True)
-class ExperimentHead:
-    """An experiment without its learner."""
+class ExperimentRow(ExperimentHead):
+    """An experiment of the coordinator. `learner`, `timing` and `history` are JSON.
 
-    lineage: bytes
-    digest: bytes
-    state: State
-    leader: int
+    `history` holds the estimates after every round.
+    """
+
+    learner: str
+    timing: str
+    definition: str
+    history: str = "[]"
 
 
 NO_ARM = -1
@@ -119,15 +114,6 @@ class RoundRow:
     total: str | None = None
 
 
-@dataclass(frozen=True)
-class ShareRow:
-    """A pending report share, deleted when its round ends."""
-
-    round: bytes
-    name: bytes
-    content: bytes
-
-
 _TYPES: dict[type, Any] = {
     bytes: sql.LargeBinary,
     int: sql.BigInteger,
@@ -152,7 +138,10 @@ TERMS_ROW: dict[str, type] = {
 terms = _table("terms", TERMS_ROW, "digest")
 experiments = _table("experiments", ExperimentRow, "lineage")
 rounds = _table("rounds", RoundRow, "identity")
-shares = _table("shares", ShareRow, "round", "name")
+
+SHARE_ROW = dict.fromkeys(("round", "name", "content"), bytes)
+shares = _table("shares", SHARE_ROW, "round", "name")
+"""Pending report shares, deleted when their round ends."""
 
 slot_shards = _table("slot_shards", ShardRow, "round", "shard")
 """Counters of assigned slots; deleted when the round ends."""

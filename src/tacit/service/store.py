@@ -28,13 +28,13 @@ from tacit.service.errors import Unknown
 from tacit.service.schema import (
     NO_ARM,
     SERVED_ROW,
+    SHARE_ROW,
     TERMS_ROW,
     UNFINISHED,
     ExperimentHead,
     ExperimentRow,
     Registered,
     RoundRow,
-    ShareRow,
     Stage,
     State,
     experiments,
@@ -349,15 +349,15 @@ class Transaction(database.Connection):
         found = self.rows(_STAGES, identities=padded(sorted(identities)))
         return {identity: Stage(stage) for identity, stage in found}
 
-    def keep_shares(self, new: Sequence[ShareRow]) -> dict[tuple[bytes, bytes], bytes]:
-        """Store report shares under free names; the stored contents by round and name."""
-        stored = {(row.round, row.name): row.content for row in new}
-        if self._insert_new(shares, *map(vars, new)):
-            return stored
-        mine, names = ({key[part] for key in stored} for part in (0, 1))
+    def keep_shares(self, new: Mapping[tuple[bytes, bytes], bytes]) -> Mapping[Any, bytes]:
+        """Store report shares, by round and name, under free names; the stored contents."""
+        rows = [dict(zip(SHARE_ROW, (*key, content), strict=True)) for key, content in new.items()]
+        if self._insert_new(shares, *rows):
+            return new
+        mine, names = ({key[part] for key in new} for part in (0, 1))
         found = self.rows(_STORED, identities=padded(mine), names=padded(names))
         contents = {(identity, name): content for identity, name, content in found}
-        return {key: contents.get(key, b"") for key in stored}
+        return {key: contents.get(key, b"") for key in new}
 
     def share_names(self, identity: bytes) -> set[bytes]:
         """The names of the pending report shares of a round."""

@@ -50,10 +50,9 @@ class SiloDecision:
 
     Parameters
     ----------
-    id : str
-        Names the decision when its outcome is recorded.
-    action : str
-        The action to take; its index as text where actions have no names.
+    id, action : str
+        Its name when the outcome is recorded, and the action to take: an index as text where
+        actions have no names.
     estimate, width : float
         The estimated mean reward of the action and its confidence width.
     """

@@ -134,10 +134,9 @@ class FederationTerms:
 
     Parameters
     ----------
-    question : str
-        What is to be learned, in words.
-    algorithm : str
-        "secagg-fedlinucb", "ldp-fedlinucb" or, without privacy and for tests, "fedlinucb".
+    question, algorithm : str
+        What is to be learned, in words, and by what: "secagg-fedlinucb", "ldp-fedlinucb" or,
+        without privacy and for tests, "fedlinucb".
     context, reward
         The declared contexts and actions, and how an outcome becomes a reward.
     schedule : SyncSchedule

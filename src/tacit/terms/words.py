@@ -14,22 +14,12 @@ from fractions import Fraction
 from tacit.assumptions import Assumption
 from tacit.rounding import percent
 from tacit.signatures import fingerprint
+from tacit.terms import parts
 from tacit.terms.accounting import least_epsilon, pair_delta, vector_delta
 from tacit.terms.context import CornerTerms, FittedTerms, MomentTerms
 from tacit.terms.document import Terms
 from tacit.terms.models import POST_QUANTUM_SUITE
-from tacit.terms.parts import (
-    BINOMIAL,
-    CERTIFIED_POLYA,
-    DISCRETE_GAUSSIAN,
-    DISCRETE_LAPLACE,
-    RANDOMIZED_RESPONSE,
-    REHEARSED,
-    SKELLAM,
-    UNARY_ENCODING,
-    Aggregation,
-    StatedGuarantee,
-)
+from tacit.terms.parts import Aggregation, StatedGuarantee
 from tacit.trust import TrustModel
 
 MOST_NAMED, NAMED = 30, 5  # options that are listed in full, and how many of more than these
@@ -52,12 +42,12 @@ _PROVEN = (
     "servers to be honest."
 )
 _PARAMETERS = {
-    DISCRETE_LAPLACE: "scale",
-    SKELLAM: "variance",
-    DISCRETE_GAUSSIAN: "standard deviation",
-    BINOMIAL: "variance",
-    CERTIFIED_POLYA: "scale",
-    REHEARSED: "variance",
+    parts.DISCRETE_LAPLACE: "scale",
+    parts.SKELLAM: "variance",
+    parts.DISCRETE_GAUSSIAN: "standard deviation",
+    parts.BINOMIAL: "variance",
+    parts.CERTIFIED_POLYA: "scale",
+    parts.REHEARSED: "variance",
 }
 _LATER = (
     "Somebody who records your report cannot read it with a quantum computer later. This does not "
@@ -108,7 +98,7 @@ def in_words(terms: Terms) -> list[str]:
         f"replacing {_replaced(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
         *outsiders(terms),
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
-        *([_REHEARSAL] if terms.noise.distribution == REHEARSED else []),
+        *([_REHEARSAL] if terms.noise.distribution == parts.REHEARSED else []),
         f"Nothing is released for fewer than {about.minimum_batch_size} "
         f"{_plural('report', about.minimum_batch_size)}.",
         *_surplus(terms.no_show),
@@ -287,11 +277,11 @@ def _chance(delta: Fraction) -> str:
 def _noise(terms: Terms) -> str:
     """The least noise on each metric, with the parameter of its distribution."""
     noise = terms.noise
-    if noise.distribution == RANDOMIZED_RESPONSE:
+    if noise.distribution == parts.RANDOMIZED_RESPONSE:
         power = 1 / noise.least
         shown = power if power.denominator == 1 else f"({power})"
         return f"{noise.distribution}, which flips at least one answer in 1 + e^{shown}"
-    if noise.distribution == UNARY_ENCODING:
+    if noise.distribution == parts.UNARY_ENCODING:
         shown = 2 / noise.least
         exponent = shown if shown.denominator == 1 else f"({shown})"
         return (

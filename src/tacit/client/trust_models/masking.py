@@ -39,11 +39,15 @@ class _Session:
 
     client: MaskingClient
     numbers: list[int]
-    closes: int
-    expires: int
     after: int = 0
     asks: float = 0.0
     failures: int = 0
+
+    @property
+    def expires(self) -> int:
+        """The end of the grace of the round, when it is over."""
+        announced = self.client.round
+        return announced.binding.closes + announced.grace
 
 
 class MaskingReporter(Reporter):
@@ -62,9 +66,7 @@ class MaskingReporter(Reporter):
         client = MaskingClient(pinned, participation.announcement)
         exact = numbers_of(pinned.terms, announced.binding, participation.levels)
         numbers = [number + share(pinned.terms, announced) for number in exact]
-        closes = announced.binding.closes
-        session = _Session(client, numbers, closes, closes + announced.grace)
-        self._sessions[_key(participation)] = session
+        self._sessions[_key(participation)] = _Session(client, numbers)
         return {pinned.terms.leader: participation.slot.encode() + client.join()}
 
     def stages(self, participation: OpenParticipation, url: str, now: float) -> Conversation[bool]:
@@ -102,7 +104,9 @@ class MaskingReporter(Reporter):
     def stage_due(self, participation: OpenParticipation) -> float | None:
         """The deadline of the round, then a pause after each empty answer."""
         session = self._sessions.get(_key(participation))
-        return None if session is None else max(float(session.closes), session.asks)
+        if session is None:
+            return None
+        return max(float(session.client.round.binding.closes), session.asks)
 
     def _answered(
         self, participation: OpenParticipation, session: _Session, url: str, message: bytes

@@ -22,13 +22,13 @@ from tacit.client.http import tls_context
 from tacit.client.loopback import NEARBY
 from tacit.errors import TacitError, integer, one_of, positive, probability
 from tacit.noise.release_test import Fault, NoiseTest
+from tacit.rounds.stated_noise import ReleasedNoise
 from tacit.service import definition_files
 from tacit.service.admin import PartyClient, publish_experiment, short_experiment
 from tacit.service.audit.counterpart import KeyedParty
 from tacit.service.audit.participants import Participants
 from tacit.service.schema import Stage
 from tacit.service.trust_models import coordinator_engine
-from tacit.service.trust_models.contract import ReleasedNoise
 from tacit.signatures import public_key
 from tacit.terms import Pinned
 from tacit.trust import DEPLOYABLE, TrustModel

@@ -50,7 +50,6 @@ def sent(progress: DemoProgress) -> list[str]:
         f"{counts.sent:,} messages of {each:.0f} bytes on average, {counts.sent_again:,} of them "
         "sent again because a connection broke.",
         f"{counts.vanished:,} dropped out before they reported; {counts.unreported:,} were late.",
-        _RELEASED[trust],
     ]
 
 
@@ -59,15 +58,6 @@ _REPORTS = {
     TrustModel.LOCAL: "one noisy answer",
     TrustModel.SHUFFLER: "encrypted messages to the shuffler",
     TrustModel.SECURE_AGGREGATION: "a masked report",
-}
-_RELEASED = {
-    TrustModel.TWO_SERVERS: "No server ever saw an answer: only sums with the noise of both were "
-    "released.",
-    TrustModel.LOCAL: "The server never saw an answer: every device added all of the noise.",
-    TrustModel.SHUFFLER: "No server ever saw whose answer it was: messages were shuffled, with "
-    "noise of all devices.",
-    TrustModel.SECURE_AGGREGATION: "The server never saw an answer: only sums with noise of all "
-    "devices were released.",
 }
 
 

@@ -135,8 +135,8 @@ def coordinator_app(
     coordinator: Coordinator, config: PartyConfig, link: HttpHelperClient
 ) -> LimitsMiddleware:
     """The coordinator's application; `link` connects it to the helper."""
-    step = partial(round_scheduler.step, coordinator, link)
-    service = Service.of(coordinator, config, step, link)
+    coordinator.link = link
+    service = Service.of(coordinator, config, partial(round_scheduler.step, coordinator), link)
     app = _application("coordinator", service)
     places = _add_slots(app, service, coordinator)
     _add_experiments(app, service, coordinator)

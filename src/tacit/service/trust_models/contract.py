@@ -9,29 +9,33 @@ decides what is released, the store holds pending reports. Any process may creat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.aggregation import ReportSlot, ShuffledView, SumView
 from tacit.aggregation.aggregator_context import Draw
-from tacit.aggregation.announcements import Binding, LiveRound, accept, announce
+from tacit.aggregation.announcements import LiveRound, accept, announce
 from tacit.aggregation.encryption import HpkeSuite, suite_numbered
-from tacit.aggregation.interface import CheckedShare
 from tacit.aggregation.round_state import PartyRoundState, kept_outcome
 from tacit.errors import Rejected, TacitError
-from tacit.noise import NoiseDistribution
-from tacit.protocols.contract import Protocol as PrivacyProtocol
+from tacit.protocols.contract import Protocol
 from tacit.records import Records
 from tacit.rounds.codecs import Codec, Mixed, Residues, codec
 from tacit.rounds.round_runner import minimum
-from tacit.rounds.stated_noise import check_stated
+from tacit.rounds.stated_noise import ReleasedNoise, check_stated
 from tacit.service.errors import TooEarly
-from tacit.service.schema import RoundRow, Stage
+from tacit.service.schema import RoundRow
 from tacit.service.store import Store
+from tacit.service.trust_models.rounds import (
+    EndedRound,
+    HelperAnswer,
+    HelperLink,
+    RoundPlan,
+    ServedRound,
+)
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Pinned, Terms
 
@@ -41,28 +45,13 @@ Noise = Callable[[bytes], Draw]
 Found = TypeVar("Found", Residues, Mixed)
 Engine = TypeVar("Engine", bound="RoundEngine")
 
-ReleasedView = SumView | ShuffledView
-ROUNDED = 1e-3  # distance of a released number from an integer at most
-
-
-class HelperLink(Protocol):
-    """The coordinator's connection to the helper; raises `Unavailable` if it does not answer."""
-
-    def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
-        """The helper's public keys for a new round."""
-
-    def describe(self, description: bytes, signature: bytes) -> bytes:
-        """The announcement of a round, signed by the helper."""
-
-    def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
-        """The helper's message and answer; each is empty until it exists."""
-
 
 @dataclass(frozen=True, repr=False)
 class EngineContext:
     """Resources of a party for an engine: terms, signing key, records, store, clock and noise.
 
-    `role` is the party's index in the terms. `noise` serves trust models whose servers add noise.
+    `role` is the party's index in the terms. `noise` serves trust models whose servers add noise,
+    `helper` connects the coordinator to the helper.
     """
 
     pinned: Pinned
@@ -72,102 +61,16 @@ class EngineContext:
     store: Store
     clock: Callable[[], int]
     noise: Noise
+    helper: Callable[[], HelperLink]
 
     @property
     def terms(self) -> Terms:
         """The terms of the experiment."""
         return self.pinned.terms
 
-
-@dataclass(frozen=True)
-class RoundPlan:
-    """A planned round: its place in the experiment, its protocol and its times in seconds.
-
-    With a `policy`, by which devices choose, the option is `BY_POLICY`.
-    """
-
-    identity: bytes
-    option: int
-    slots: int
-    protocol: PrivacyProtocol
-    assigned_until: int
-    closes: int
-    grace: int
-    policy: bytes = b""
-
-    def binding(self, terms: Terms) -> Binding:
-        """The fields that bind the round to its experiment."""
-        about = terms.answer
-        return Binding(
-            terms.digest, self.option, about.levels, about.window, self.closes, self.policy
-        )
-
-
-@dataclass(frozen=True)
-class EndedRound:
-    """The end of a round: its released view, or None if it was aborted."""
-
-    view: ReleasedView | None
-
-
-@dataclass(frozen=True)
-class HelperAnswer:
-    """The helper's messages for the coordinator, and the final stage once its part is over."""
-
-    listing: bytes = b""
-    answer: bytes = b""
-    ended: Stage | None = None
-
-
-@dataclass(frozen=True)
-class ReleasedNoise:
-    """The stated noise in one released sum of all-zero answers, as an integer.
-
-    A published total t, in units of the answer's range, is the integer factor · t + offset, which
-    has this distribution.
-    """
-
-    distribution: NoiseDistribution
-    factor: float
-    offset: float = 0.0
-
-    def value(self, total: float) -> int:
-        """The integer that was released as this total."""
-        exact = self.factor * total + self.offset
-        if abs(exact - round(exact)) > ROUNDED:
-            raise TacitError(f"released total is {total!r}: must be a sum of whole levels")
-        return round(exact)
-
-
-class ServedRound(Protocol):
-    """A round at one party while it accepts reports; created anew in any process.
-
-    All methods raise `UnknownRound` without a record of the round, `ClosedRound` once it is closed.
-    """
-
-    @property
-    def round(self) -> LiveRound:
-        """The description of the round."""
-
-    @property
-    def report_size(self) -> int:
-        """Bytes of a report for this party."""
-
-    @property
-    def slot_at(self) -> int:
-        """Bytes of a report in front of its slot and token."""
-
-    def slots(self, numbers: Iterable[int]) -> list[ReportSlot]:
-        """The slots with these numbers, with their tokens."""
-
-    def names(self, things: Iterable[bytes]) -> list[bytes]:
-        """Pseudonyms under the round's secret, meaningless once it is destroyed."""
-
-    def check(self, message: bytes, now: int) -> CheckedShare:
-        """Validate one report without I/O; the caller stores it."""
-
-    def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether the stored entry `there` is this report."""
+    def helper_keys(self, identity: bytes, suite: HpkeSuite) -> bytes:
+        """The helper's public keys for a new round."""
+        return self.helper().keys(self.terms.digest, identity, suite)
 
 
 class RoundEngine(ABC):
@@ -182,8 +85,7 @@ class RoundEngine(ABC):
     def endorse(self, description: bytes) -> bytes:
         """Sign the only description of a round; raises `Rejected` if the round was aborted."""
 
-    @staticmethod
-    @abstractmethod
+    @staticmethod  # noqa: B027
     def check_terms(terms: Terms) -> None:
         """Reject terms that this trust model cannot serve, before anyone signs them."""
 
@@ -191,11 +93,8 @@ class RoundEngine(ABC):
     def serve(self, row: RoundRow) -> ServedRound:
         """The announced round in this row."""
 
-    def missing(self, row: RoundRow, link: HelperLink | None) -> int:  # noqa: ARG002
-        """Reports that an open round waits for; without any it closes before its deadline.
-
-        `link` is the coordinator's.
-        """
+    def missing(self, row: RoundRow) -> int:
+        """Reports that an open round waits for; without any it closes before its deadline."""
         with self.context.store.read() as transaction:
             return row.slots - transaction.count_shares(row.identity)
 
@@ -209,14 +108,11 @@ class RoundEngine(ABC):
 
 
 class CoordinatorEngine(RoundEngine):
-    """The coordinator's part: it describes and announces rounds, and releases their views.
-
-    Trust models without a helper take no `link`.
-    """
+    """The coordinator's part: it describes and announces rounds, and releases their views."""
 
     @staticmethod
     @abstractmethod
-    def codec(protocol: PrivacyProtocol, terms: Terms) -> Codec:
+    def codec(protocol: Protocol, terms: Terms) -> Codec:
         """The codec of a round's protocol; rejects a protocol whose noise is not the terms'."""
 
     @staticmethod
@@ -236,20 +132,20 @@ class CoordinatorEngine(RoundEngine):
         """
 
     @abstractmethod
-    def describe(self, plan: RoundPlan, link: HelperLink | None) -> LiveRound:
+    def describe(self, plan: RoundPlan) -> LiveRound:
         """Describe a planned round. Its keys are on record before this returns; idempotent."""
 
-    def least(self, protocol: PrivacyProtocol) -> int:
+    def least(self, protocol: Protocol) -> int:
         """The minimum batch size of a round: the protocol's, or that of the terms if larger."""
         terms = self.context.terms
         return max(minimum(protocol, terms.kind), terms.aggregation.minimum_batch_size)
 
-    def announce(self, description: bytes, signature: bytes, link: HelperLink | None) -> bytes:
+    def announce(self, description: bytes, signature: bytes) -> bytes:
         """The announcement: a signed description with the signatures of all parties; verified."""
         if len(self.context.terms.parties) == 1:
             announcement = announce(description, (signature,))
         else:
-            announcement = require_link(link).describe(description, signature)
+            announcement = self.context.helper().describe(description, signature)
         if not announcement.startswith(description):
             raise Rejected("the helper answered with the announcement of another round")
         accept(self.description, self.context.pinned, announcement)
@@ -260,9 +156,7 @@ class CoordinatorEngine(RoundEngine):
         """Abort a round that is not over and destroy its keys."""
 
     @abstractmethod
-    def close(
-        self, row: RoundRow, served: ServedRound, link: HelperLink | None
-    ) -> EndedRound | None:
+    def close(self, row: RoundRow, served: ServedRound) -> EndedRound | None:
         """Advance a closing round as far as possible; None until it is over. Idempotent.
 
         Raises `UnknownRound` if this party has no record of the round, which then ends as aborted.
@@ -306,15 +200,7 @@ def engine_in(engines: Mapping[str, type[Engine]], terms: Terms) -> type[Engine]
     return engines[terms.kind]
 
 
-def check_kind(terms: Terms, kind: str) -> None:
-    """Reject terms with rounds of another kind."""
-    if terms.kind != kind:
-        raise TacitError(f"the terms name {terms.kind} rounds: must be {kind}")
-
-
-def stated_codec(
-    protocol: PrivacyProtocol, terms: Terms, kind: str, expected: type[Found]
-) -> Found:
+def stated_codec(protocol: Protocol, terms: Terms, kind: str, expected: type[Found]) -> Found:
     """The codec of a protocol; rejects noise that differs from that of the terms."""
     found = codec(protocol, kind)
     check_stated(protocol, terms)
@@ -342,10 +228,3 @@ def abort_party(records: Records, party: bytes, identity: bytes) -> None:
 def not_over(identity: bytes) -> TooEarly:
     """The error for an outcome that does not exist yet."""
     return TooEarly(f"round {identity.hex()} is not over: ask again after its deadline")
-
-
-def require_link(link: HelperLink | None) -> HelperLink:
-    """The link of a trust model that needs a helper."""
-    if link is None:
-        raise TacitError("the terms name a helper, but this coordinator has no link to helpers")
-    return link

@@ -28,19 +28,12 @@ from tacit.protocols.statistic_sums import UnaryStatistic
 from tacit.protocols.sums import Local
 from tacit.records import Records
 from tacit.rounds.codecs import Residues
-from tacit.rounds.stated_noise import check_stated
+from tacit.rounds.stated_noise import ReleasedNoise, check_stated
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.schema import RoundRow
-from tacit.service.trust_models.contract import (
-    CoordinatorEngine,
-    EndedRound,
-    HelperLink,
-    ReleasedNoise,
-    RoundPlan,
-    ServedRound,
-    not_over,
-)
+from tacit.service.trust_models.contract import CoordinatorEngine, not_over
+from tacit.service.trust_models.rounds import EndedRound, RoundPlan, ServedRound
 from tacit.terms import Terms
 from tacit.terms.parts import DISCRETE_LAPLACE, UNARY_ENCODING
 
@@ -51,10 +44,6 @@ class LocalCoordinator(CoordinatorEngine):
     """The only party of the local model."""
 
     description = LocalRound
-
-    @staticmethod
-    def check_terms(terms: Terms) -> None:
-        """Terms of the local model have no further conditions."""
 
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Residues:
@@ -85,7 +74,7 @@ class LocalCoordinator(CoordinatorEngine):
         unit = (0.5 if unary else 1 - flipped) - flipped
         return ReleasedNoise(Binomial(reports, flipped), unit, reports * flipped)
 
-    def describe(self, plan: RoundPlan, link: HelperLink | None) -> LocalRound:  # noqa: ARG002
+    def describe(self, plan: RoundPlan) -> LocalRound:
         """Describe a round with a key of its own."""
         terms = self.context.terms
         way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
@@ -118,12 +107,7 @@ class LocalCoordinator(CoordinatorEngine):
         about, table = self.context, PendingShares(self.context.store, row.identity)
         return LocalServer(about.pinned, row.announcement, about.records, table, about.key)
 
-    def close(
-        self,
-        row: RoundRow,
-        served: ServedRound,
-        link: HelperLink | None,  # noqa: ARG002
-    ) -> EndedRound | None:
+    def close(self, row: RoundRow, served: ServedRound) -> EndedRound | None:
         """Sum the reports of a closing round."""
         assert isinstance(served, LocalServer)
         view = served.close(self.context.clock())

@@ -22,22 +22,17 @@ from tacit.protocols.statistic_sums import SecureStatistic
 from tacit.protocols.sums import SecureSum
 from tacit.records import Records
 from tacit.rounds.codecs import Residues
-from tacit.rounds.stated_noise import stated_noise
+from tacit.rounds.stated_noise import ReleasedNoise, stated_noise
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.schema import RoundRow
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
-    EndedRound,
-    HelperLink,
-    ReleasedNoise,
-    RoundPlan,
-    ServedRound,
     abort_party,
-    check_kind,
     party_outcome,
     stated_codec,
 )
+from tacit.service.trust_models.rounds import EndedRound, RoundPlan, ServedRound
 from tacit.terms import Aggregation, Terms
 
 KIND = "masking"
@@ -48,11 +43,6 @@ class MaskingCoordinator(CoordinatorEngine):
     """The only server."""
 
     description = MaskingRound
-
-    @staticmethod
-    def check_terms(terms: Terms) -> None:
-        """Nothing beyond the checks of the terms themselves."""
-        check_kind(terms, KIND)
 
     @staticmethod
     def codec(protocol: Protocol, terms: Terms) -> Residues:
@@ -84,7 +74,7 @@ class MaskingCoordinator(CoordinatorEngine):
         """The signed outcome in the server's record."""
         return party_outcome(records, PARTY, role, identity)
 
-    def describe(self, plan: RoundPlan, link: HelperLink | None) -> MaskingRound:  # noqa: ARG002
+    def describe(self, plan: RoundPlan) -> MaskingRound:
         """Describe a round whose neighbourhood withstands the adversary of the terms."""
         terms = self.context.terms
         tolerated, way = terms.aggregation, self.codec(plan.protocol, terms)
@@ -112,12 +102,7 @@ class MaskingCoordinator(CoordinatorEngine):
         """Abort a round that is not over and destroy its key."""
         abort_party(self.context.records, PARTY, identity)
 
-    def close(
-        self,
-        row: RoundRow,
-        served: ServedRound,
-        link: HelperLink | None,  # noqa: ARG002
-    ) -> EndedRound | None:
+    def close(self, row: RoundRow, served: ServedRound) -> EndedRound | None:
         """Advance the stages; None while devices still answer."""
         assert isinstance(served, MaskingReports)
         now = self.context.clock()

@@ -35,27 +35,20 @@ from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.statistic_sums import ShuffledTable
 from tacit.records import Records
 from tacit.rounds.codecs import Mixed
-from tacit.rounds.stated_noise import stated_noise
+from tacit.rounds.stated_noise import ReleasedNoise, stated_noise
 from tacit.sampling.certificates import lookup
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.schema import RoundRow, Stage
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
-    EndedRound,
-    HelperAnswer,
     HelperEngine,
-    HelperLink,
-    ReleasedNoise,
     RoundEngine,
-    RoundPlan,
-    ServedRound,
     abort_party,
-    check_kind,
     party_outcome,
-    require_link,
     stated_codec,
 )
+from tacit.service.trust_models.rounds import EndedRound, HelperAnswer, RoundPlan, ServedRound
 from tacit.terms import BY_POLICY, Terms
 from tacit.terms.parts import CERTIFIED_POLYA, MOST_MESSAGES
 
@@ -70,11 +63,6 @@ class ShufflerEngine(RoundEngine):
     description = ShufflerRound
     part: ShuffleRole
     process_role: int
-
-    @staticmethod
-    def check_terms(terms: Terms) -> None:
-        """Nothing beyond the checks of the terms themselves."""
-        check_kind(terms, KIND)
 
     def serve(self, row: RoundRow) -> ShufflerReports:
         """The round in this row."""
@@ -136,13 +124,11 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         bits = reports * (announced.messages // announced.metrics - levels)
         return ReleasedNoise(Binomial(bits, total), levels, float(bits * total))
 
-    def describe(self, plan: RoundPlan, link: HelperLink | None) -> ShufflerRound:
+    def describe(self, plan: RoundPlan) -> ShufflerRound:
         """Describe a round with keys of both parties."""
         terms, identity = self.context.terms, plan.identity
         way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
-        theirs = require_link(link).keys(
-            terms.digest, identity, suite
-        )  # first: if rejected, make no key
+        theirs = self.context.helper_keys(identity, suite)  # first: if rejected, make no key
         own = prepare_party(self.context.records, self.part, identity, suite)
         noise, modulus = _announced_noise(plan.protocol)
         return ShufflerRound(
@@ -162,22 +148,20 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
             modulus,
         )
 
-    def missing(self, row: RoundRow, link: HelperLink | None) -> int:
+    def missing(self, row: RoundRow) -> int:
         """One until the helper, which has all reports, has ended its part of the round."""
         if row.assigned < row.slots:
             return row.slots - row.assigned
-        return int(not require_link(link).exchange(row.identity, b"")[1])
+        return int(not self.context.helper().exchange(row.identity, b"")[1])
 
     def abandon(self, identity: bytes) -> None:
         """Abort a round that is not over and destroy its keys."""
         abort_party(self.context.records, self.part.value, identity)
 
-    def close(
-        self, row: RoundRow, served: ServedRound, link: HelperLink | None
-    ) -> EndedRound | None:
+    def close(self, row: RoundRow, served: ServedRound) -> EndedRound | None:
         """Fetch the batch, decrypt its messages once, and have the helper delete its copy."""
         assert isinstance(served, ShufflerReports)
-        helper = require_link(link)
+        helper = self.context.helper()
         analyzer = Analyzer(served.round, self.context.records)
         if served.entry().phase is RoundPhase.OPEN:
             if self.context.clock() >= row.expires:

@@ -24,22 +24,17 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.statistic_sums import StatisticSum
 from tacit.records import Records
 from tacit.rounds.codecs import Residues, codec
+from tacit.rounds.stated_noise import ReleasedNoise
 from tacit.service.errors import LOG
 from tacit.service.pending import PendingShares
 from tacit.service.schema import RoundRow, Stage
 from tacit.service.trust_models.contract import (
     CoordinatorEngine,
-    EndedRound,
-    HelperAnswer,
     HelperEngine,
-    HelperLink,
-    ReleasedNoise,
     RoundEngine,
-    RoundPlan,
-    ServedRound,
     not_over,
-    require_link,
 )
+from tacit.service.trust_models.rounds import EndedRound, HelperAnswer, RoundPlan, ServedRound
 from tacit.terms import Terms
 
 
@@ -127,13 +122,11 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         noise = sum_of_shares(name, announced.scale * factor, 1, 1)
         return ReleasedNoise(noise, terms.answer.levels)
 
-    def describe(self, plan: RoundPlan, link: HelperLink | None) -> TwoServerRound:
+    def describe(self, plan: RoundPlan) -> TwoServerRound:
         """Describe a round with keys of both servers and of the collector."""
         terms, identity = self.context.terms, plan.identity
         way, suite = self.codec(plan.protocol, terms), suite_named(terms.suite)
-        theirs = require_link(link).keys(
-            terms.digest, identity, suite
-        )  # first: if rejected, make no key
+        theirs = self.context.helper_keys(identity, suite)  # first: if rejected, make no key
         assert way.noise is not None
         context = self.aggregator_context(identity)
         own = context.prepare(identity, suite)
@@ -166,9 +159,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         """Abort a round that is not over and destroy this server's keys."""
         self.aggregator_context(identity).abandon(identity)
 
-    def close(
-        self, row: RoundRow, served: ServedRound, link: HelperLink | None
-    ) -> EndedRound | None:
+    def close(self, row: RoundRow, served: ServedRound) -> EndedRound | None:
         """Sum this server's report shares, request the helper's partial sum, and add both."""
         assert isinstance(served, Aggregator)
         collector = Collector(served.pinned, row.announcement, self.context.records)
@@ -176,7 +167,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         if mine:
             collector.take(mine)
         if kind_of(mine) is not Kind.OUTCOME and not collector.over:
-            theirs, answer = require_link(link).exchange(row.identity, listing)
+            theirs, answer = self.context.helper().exchange(row.identity, listing)
             if answer:
                 collector.take(answer)
             if theirs and not mine:
