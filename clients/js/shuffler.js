@@ -60,7 +60,7 @@ export default ({ must, unhex, utf8, concat, digits, uniform, numberSize, ratio,
     const missing = part(places, aggregation.missing_fraction);
     const dishonest = Math.min(Math.max(aggregation.dishonest_count, part(places, aggregation.dishonest_fraction)), places - 1);
     const bits = messages / length - levels;
-    if (minimum < places - missing || divisor < 1 || divisor > Math.min(minimum, places) - dishonest || !(bits >= 1) || top >= bottom) return false;
+    if (minimum < places - missing || divisor < 1 || divisor > Math.min(minimum, places) - dishonest || !(Number.isInteger(bits) && bits >= 1) || top >= bottom) return false;
     const each = guarantee.participations * answer.metrics.length;
     const number = (text) => (([a, b]) => Number((a * 10n ** 40n) / b) / 1e40)(parse(text));
     const variance = ratio(BigInt(divisor) * BigInt(bits) * top * (bottom - top), bottom * bottom);

@@ -259,12 +259,12 @@ const deltaOf = ({ delta, participations }) => ((pair) => ratio(pair[0], pair[1]
 const roundsOf = (...entries) => entries.flatMap((entry) => Object.values(entry.rounds));
 const counted = (entry) => Object.values(entry.rounds).filter((round) => round.charged || !round.outcome);
 const least = (...limits) => spell(limits.map(parse).reduce(lesser));
-const ownOf = ({ own }) => (own === undefined ? "8" : own); // of ε over all experiments, unless told; null: none
+const ownOf = ({ own }) => (own === undefined ? "8" : own); // of ε over all experiments; null: none
 const lower = (one, other) => (one === null || other === null ? one ?? other : least(one, other));
 
 const keysOf = ({ parties }) => parties.map(({ key }) => key);
 
-// Whether a digest is known under other keys, and nobody signed that these terms belong to it
+// A digest is known under other keys, and nobody signed that these terms belong to it
 function ofOthers(ledger, terms, digest) {
   const [entry, own] = [entryOf(ledger, digest), entryOf(ledger, terms.digest)];
   return !!entry?.keys.length && !own?.terms[terms.digest]?.approved && !keysOf(terms).every((key) => entry.keys.includes(key));
@@ -485,7 +485,7 @@ export class Device {
     model.segment?.(terms, context);
     const agreed = Object.values(entry.terms).filter((one) => one?.agreed).map((one) => JSON.parse(one.text));
     if (!agreed.length && !entry.withdrawn) {
-      await this.agree(shown.digest);
+      await this.#storage.update((ledger) => (entryOf(ledger, shown.digest).terms[shown.digest].agreed = true));
       agreed.push(shown);
     }
     const said = ({ question, options, organisation, purpose }) => plain([question, options, organisation, purpose]);

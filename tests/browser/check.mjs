@@ -456,6 +456,11 @@ export async function spending(tacit, { address, pinned, replies, outcomes, step
         return device.state();
       },
       withdraw: () => device.withdraw(),
+      leave: () => {
+        const { update } = storage; // another tab withdraws just before the first join writes
+        storage.update = async (change) => ((storage.update = update), await device.withdraw(), update(change));
+        return device.join(given);
+      },
       agree: () => device.agree(),
       import: async () => (await device.importLedger(given), device.state()),
       limit: async () => (await device.setLimit(given), device.state()),

@@ -315,6 +315,21 @@ def test_rounds_with_just_enough_noise_bits_get_the_verdict_of_python() -> None:
     assert node("verdicts", {"rounds": given})["costs"] == expected
 
 
+def test_messages_that_metrics_do_not_divide_are_rejected_as_in_python() -> None:
+    """The browser's device raised another error, and asked for the same slot forever after."""
+    one = Bits(metrics=3)
+    _, keys = kept()
+    made = one.round(fewest(one, keys), keys)
+    body = made.encode()
+    at = body.index(made.messages.to_bytes(4, "big") + (3).to_bytes(4, "big"))
+    body = body[:at] + (made.messages + 1).to_bytes(4, "big") + body[at + 4 :]
+    announcement = signed(one.terms, body)
+    assert python_verdict(one.terms, announcement) is None
+    text = one.terms.encode().decode()
+    case = {"terms": text, "announcement": announcement.hex(), "now": START}
+    assert node("verdicts", {"rounds": [case]})["costs"] == [None]
+
+
 def test_shuffler_and_analyzer_with_a_common_key_are_rejected() -> None:
     one, (_, keys) = BORDERS[0], kept()
     shuffler, analyzer = keys

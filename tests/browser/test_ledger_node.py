@@ -175,6 +175,17 @@ def test_a_device_joins_a_round_once() -> None:
     assert said(steps)[3] == "round"
 
 
+def test_a_withdrawal_during_the_first_join_stands() -> None:
+    """The first join counts as agreement, which revoked the withdrawal of another tab."""
+    story, of = Story(), pinned(terms())
+    story.publish(of)
+    story.join(of)
+    story.steps[-1]["act"] = "leave"
+    steps, _ = story.run()
+    assert said(steps) == ["withdrawn"]
+    assert steps[0][1]["pending"] == "0"
+
+
 @pytest.mark.parametrize("words", [(2, 2), (2, None), (None, 2), (2, 1), (None, None)])
 def test_a_refund_needs_signed_aborts_of_both_servers(words: tuple[int | None, int | None]) -> None:
     story, of = Story(), pinned(terms())

@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from tests.service.fronted import fronted, small
 from tests.service.pairs import TIMING, Pair
 
 from tacit.aggregation.shuffler import ShufflerRound
 from tacit.aggregation.two_servers import RoundOutcome, read_outcome
 from tacit.algorithms.registry import begin
-from tacit.client.entries import OpenParticipation
+from tacit.client.entries import OpenParticipation, ParticipationOutcome
 from tacit.client.trust_models.shuffler import ShufflerReporter, randomized
 from tacit.errors import Rejected
 from tacit.experiment import Experiment
@@ -205,6 +206,25 @@ def test_a_round_with_too_many_missing_reports_is_aborted_by_both(pair: Pair) ->
         ]
         assert ShufflerReporter().refunds(pinned, row.announcement, outcomes)
         assert not ShufflerReporter().refunds(pinned, row.announcement, outcomes[:1])
+
+
+def test_a_round_aborted_by_both_parties_is_refunded(tmp_path: Path) -> None:
+    """The device asked the shuffler only, which got its report, so nothing was ever refunded."""
+    with fronted(small("shuffler"), tmp_path) as one:
+        one.step(3)
+        device = one.device()
+        assert device.join(one.digest).asked
+        one.clock.now += 45
+        device.run_due()
+        assert device.ledger.spent > 0
+        (sent,) = device.status()[0].shares
+        assert (sent.size > 0, sent.address) == (True, one.pinned.terms.parties[1].address)
+        for _ in range(8):
+            one.clock.now += 60
+            one.step(2)
+            device.run_due()
+        assert device.status()[0].outcome == ParticipationOutcome.ABORTED
+        assert device.ledger.spent == 0
 
 
 def test_reports_are_accepted_once_per_slot_by_the_shuffler_only(pair: Pair) -> None:

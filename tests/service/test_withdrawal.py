@@ -10,7 +10,9 @@ import pytest
 from tests.service.fronted import MODELS, Fronted, fronted, small
 
 from tacit.client import Device
-from tacit.client.entries import ParticipationOutcome
+from tacit.client.device import Unagreed
+from tacit.client.entries import KnownTerms, ParticipationOutcome
+from tacit.client.exchange import Conversation
 from tacit.client.trust_models import reporter
 from tacit.client.trust_models.masking import MaskingReporter, _key
 
@@ -107,3 +109,23 @@ def test_a_device_withdrawn_before_the_stages_keeps_no_numbers(tmp_path: Path) -
         assert len(kept._sessions) == 1
         device.withdraw(one.digest)
         assert kept._sessions == {}
+
+
+def test_a_withdrawal_during_the_first_join_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first join counts as agreement, which revoked the withdrawal of another thread."""
+    with fronted(small("two-servers"), tmp_path) as one:
+        one.step(3)
+        device = one.device()
+        current = device._terms.up_to_date
+
+        def left(digest: bytes, known: KnownTerms | None) -> Conversation[KnownTerms]:
+            found = yield from current(digest, known)
+            device.withdraw(digest)
+            return found
+
+        monkeypatch.setattr(device._terms, "up_to_date", left)
+        with pytest.raises(Unagreed):
+            device.join(one.digest)
+        assert device.status() == []

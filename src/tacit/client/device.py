@@ -265,7 +265,7 @@ class DeviceCore:
         check_context(known.pinned.terms, context)
         if known.agreed is None and not known.withdrawn:
             with self.ledger.together():
-                self.ledger.agree(digest)  # the first join counts as agreement
+                self.ledger.agree(digest, returns=False)  # the first join counts as agreement
                 known = self._known(digest)
         with self.ledger.together():
             spent = self._nothing_left(known, invitation)

@@ -94,12 +94,21 @@ class Ledger(Budget):
                 *(terms.encode(), b"".join(pinned.signatures), state, now, approved, terms.digest),
             )
 
-    def agree(self, digest: bytes) -> None:
-        """Record agreement to these terms; this also revokes a withdrawal."""
+    def agree(self, digest: bytes, *, returns: bool = True) -> None:
+        """Record agreement to these terms.
+
+        Parameters
+        ----------
+        digest : bytes
+            Digest of the terms.
+        returns : bool
+            Revoke a withdrawal. Otherwise one that another process stored meanwhile stands.
+        """
         with self.together():
             lineage = self._lineage(digest)
             self._run("UPDATE terms SET agreed = 1 WHERE digest = ?", digest)
-            self._run("UPDATE lineages SET withdrawn = 0 WHERE id = ?", lineage)
+            if returns:
+                self._run("UPDATE lineages SET withdrawn = 0 WHERE id = ?", lineage)
 
     def known(self, digest: bytes) -> KnownTerms | None:
         """The last successor of these terms, with the participant's budget and assignment.
@@ -344,13 +353,14 @@ class Ledger(Budget):
             self._check_budget(row["lineage"], self._fraction(row["cost"]), besides=row["report"])
             self._check_delta(row["lineage"], self._fraction(row["delta"]), besides=row["report"])
             running = self._running(row)
-            for role, share in sorted(make(running).items()):
-                address = running.pinned.terms.parties[role].address
+            made = make(running)
+            for role, party in enumerate(running.pinned.terms.parties):
+                share = made.get(role)  # None: the party is only asked for the outcome
+                digest = hashlib.sha256(share).hexdigest() if share else ""
                 self._run(
                     "INSERT INTO shares (identity, role, address, size, digest, encrypted) "
                     "VALUES (?, ?, ?, ?, ?, ?)",
-                    *(identity, role, address, len(share), hashlib.sha256(share).hexdigest()),
-                    share,
+                    *(identity, role, party.address, len(share or b""), digest, share),
                 )
             self._run(
                 "UPDATE rounds SET charged = 1, levels = NULL WHERE identity = ? AND report = ?",
@@ -470,6 +480,7 @@ class Ledger(Budget):
                     one.rejected,
                 )
                 for one in self._deliveries(row["identity"])
+                if one.size
             ),
         )
 
