@@ -138,7 +138,7 @@ class DishonestAtMost(Assumption):
         object.__setattr__(self, "fraction", part)
 
     def limit(self, members: int) -> int:
-        """The most dishonest ones among `members`, who include the honest participant."""
+        """The largest number of dishonest participants among `members`; at least one is honest."""
         return min(max(self.count, int(self.fraction * members)), max(0, members - 1))
 
     def implies(self, other: Assumption) -> bool:

@@ -297,7 +297,7 @@ def _rule(error: ErrorDetails) -> str:
 
 
 def places(model: type[BaseModel], before: str = "") -> Iterator[str]:
-    """The places of all entries of a model, those of its tables included."""
+    """Dotted paths of all entries of a model, including its tables."""
     for name, field in model.model_fields.items():
         yield f"{before}{name}"
         for part in (field.annotation, *get_args(field.annotation)):

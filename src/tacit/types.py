@@ -235,7 +235,7 @@ class PlayedFit(PublishedAssignment):
 
     @property
     def policy(self) -> FitPolicy:
-        """What the round publishes."""
+        """The policy that the round publishes."""
         return FitPolicy(tuple(zip(self.support, self.plays, strict=True)), self.solve)
 
     def published(self) -> bytes:

@@ -277,7 +277,7 @@ class Aggregator(PendingReports):
         return _Sum(common, reports, digest.digest(), sums)
 
     def _paired(self, own: bytes, other: bytes) -> tuple[bytes, bytes]:
-        """What this server and the other have, that of server 0 first."""
+        """This server's value and the other server's, ordered by server number."""
         return (own, other) if self.role == 0 else (other, own)
 
     def _common(self, record: RoundRecord, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -311,7 +311,7 @@ class Aggregator(PendingReports):
         return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
 
     def _drawn(self, parameter: Fraction, draw: Draw) -> int:
-        """One draw of the distribution of the terms; Gaussian draws accept Laplace ones."""
+        """Draw noise of the terms' distribution; Gaussian noise by rejection from Laplace draws."""
         if self.pinned.terms.distribution(self.round.binding.chosen) == DISCRETE_GAUSSIAN:
             return accepted_gaussian(parameter**2, draw)
         return draw(parameter)

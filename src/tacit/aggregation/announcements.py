@@ -176,7 +176,7 @@ class LiveRound(RoundDescription):
     grace: int
 
     def offer_of(self, kind: str, noise: SharedNoise | None, **more: Any) -> Offer:
-        """The fields that a client checks, with the noise of devices and those of the kind."""
+        """The fields that a client checks, including the noise of devices."""
         if noise is not None:
             more |= {"divisor": noise.divisor, "total": noise.total}
         counts = {"slots": self.slots, "minimum": self.minimum, "grace": self.grace}

@@ -177,7 +177,7 @@ class ClientRegistry:
         self._check_shared(self.stayed | self.left)
 
     def reconstruct_keys(self) -> None:
-        """Reconstruct the dropouts' masking keys, or the proofs that they shared something else."""
+        """Reconstruct the dropouts' masking keys, or proofs that they shared invalid ones."""
         answers = {number: self.members[number].revealed(Kind.KEYS) for number in self.stayed}
         held = self._held(Kind.KEYS, answers, self.left, frozenset())
         self.keys, self.convicted = self._reconstruct(held, SharedSecret.MASKING)
@@ -372,7 +372,7 @@ class ClientRegistry:
         return [number for number in self.members[owner].pairs if number in among]
 
     def _beside(self, numbers: Iterable[int]) -> frozenset[int]:
-        """Those of `numbers` that have a pairwise mask with a survivor."""
+        """The clients among `numbers` that share a pairwise mask with a survivor."""
         return frozenset(number for number in numbers if self._near(number, self.staying))
 
     def _check_shared(self, owners: AbstractSet[int]) -> None:

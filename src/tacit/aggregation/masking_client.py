@@ -113,7 +113,7 @@ class MaskingClient:
 
     @property
     def public_keys(self) -> bytes:
-        """The three public keys that the neighbours of this client are told."""
+        """The three public keys that this client publishes to its neighbours."""
         return self.address + self._masking_public + self._signing_public
 
     @property
@@ -320,7 +320,7 @@ class MaskingClient:
         return seeds
 
     def _convict(self, content: bytes, secret: SharedSecret, among: AbstractSet[int]) -> bytes:
-        """The pairwise seeds with those of `among` that are convicted, each by a proof.
+        """The pairwise seeds with the convicted clients among `among`, each convicted by a proof.
 
         The pairwise masks with at least `threshold` neighbours stay secret, whatever is proved.
         """

@@ -72,7 +72,7 @@ def pairs(registry: ClientRegistry) -> Messages:
 
 
 def left(registry: ClientRegistry) -> Messages:
-    """Messages LEFT: to each remaining client, those of its pairwise masks that dropped out."""
+    """Messages LEFT: tell each remaining client which of its neighbours dropped out."""
     gone = {number: registry.dropouts_of(registry.members[number]) for number in registry.stayed}
     return Kind.LEFT, {
         number: LEFT_HEAD.pack(len(registry.stayed), len(numbers)) + pack_listed(numbers)
@@ -110,7 +110,7 @@ def _proofs(
     against: Mapping[int, Proof],
     secret: SharedSecret,
 ) -> dict[int, bytes]:
-    """The proofs, for those of `among` that have a pairwise mask with a convicted client."""
+    """The proofs, for each client in `among` with a pairwise mask with a convicted client."""
     encoded = {number: proof.encode() for number, proof in against.items()}
     messages = {}
     for number in among:

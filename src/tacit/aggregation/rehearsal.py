@@ -54,7 +54,7 @@ class Rehearsal:
 
 
 def rehearsed_answer(levels: int = 1, metrics: int = 1) -> Answer:
-    """An answer of so many levels and metrics."""
+    """An answer with this number of levels and metrics."""
     return Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels)
 
 

@@ -191,7 +191,7 @@ def last_modulus(data: bytes) -> int:
 
 
 def number_size(modulus: int) -> int:
-    """Bytes of a number modulo `modulus` on the wire, whatever its value.
+    """Fixed number of bytes of a number modulo `modulus` on the wire.
 
     >>> number_size(256), number_size(257)
     (1, 2)

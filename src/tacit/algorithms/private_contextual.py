@@ -94,7 +94,7 @@ def contextual_thompson(problem: ContextualProblem) -> Experiment:
 
 
 def check_cost(problem: ContextualProblem, statistic: StatisticKind) -> None:
-    """Reject the shuffler and the local model where they cost too much, with what they cost."""
+    """Reject the shuffler and the local model where their cost is too high, and state it."""
     trust, features = TrustModel(problem.privacy.trust), problem.features
     assert features is not None
     if trust not in (TrustModel.SHUFFLER, TrustModel.LOCAL):
@@ -121,7 +121,7 @@ def _cells(statistic: StatisticKind, features: FeatureMap) -> int:
 def trust_cost(
     trust: TrustModel, statistic: StatisticKind, features: FeatureMap, epsilon: float
 ) -> str:
-    """What the shuffler or the local model costs with a statistic, as a clause."""
+    """The cost of the shuffler or the local model with a statistic, as a clause."""
     cells = _cells(statistic, features)
     if trust is TrustModel.SHUFFLER:
         if statistic == "moments":
@@ -275,7 +275,7 @@ def slices(problem: ContextualProblem, trust: TrustModel, smallest: int) -> PerR
 
 
 def with_secret(guarantee: Guarantee | None) -> PrivacyStatus:
-    """The guarantee of the run: that of a round, with what it protects."""
+    """The guarantee of the run: the guarantee of one round, with the secret that it protects."""
     if guarantee is None:
         return privacy.NonPrivate()
     protects = assumptions.Protects(assumptions.Secret.CONTEXT_AND_REWARDS)
@@ -283,7 +283,7 @@ def with_secret(guarantee: Guarantee | None) -> PrivacyStatus:
 
 
 def first_round(problem: ContextualProblem, statistic: StatisticKind, small: StatisticSum) -> int:
-    """Participants of the first round: the noise of one round, relative to what it measures."""
+    """Participants of the first round, proportional to the noise of one round's sums."""
     features = problem.features
     assert features is not None
     std = float(small.error(small.participants).stated[0]) * small.participants

@@ -95,7 +95,7 @@ class Checked:
     """Base of problems and their groups: checks that `__post_init__` uses."""
 
     def _check_words(self) -> None:
-        """Check every field that is a choice of words, if it is given."""
+        """Check every field that has a fixed set of allowed values, if it is given."""
         kind: Any = type(self)
         for name, words in _words(kind).items():
             if self._given(name):
@@ -142,8 +142,8 @@ class Problem(Checked):
 
     @property
     def shared_draws(self) -> Hashable:
-        """Problems with the same value, other than None, meet the same participants at the same
-        rounds in runs of one seed; drawing those is worth sharing.
+        """Key of shared draws: problems with equal keys, unless None, draw the same participants
+        from one seed.
         """
         return None
 
@@ -206,7 +206,7 @@ class Problem(Checked):
         return cls(**placed[""], **parts)
 
     def changed(self, **changes: Any) -> Self:
-        """This problem with other values of some fields, as `of` takes them."""
+        """A copy of this problem with other values of some fields, as `of` takes them."""
         placed = self._placed(changes)
         parts = {
             name: replace(getattr(self, name), **values)
@@ -239,11 +239,11 @@ class Problem(Checked):
         raise TacitError(f"{type(self).__name__} has no simulated environment: define start")
 
     def for_environment(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """This problem with what the learner must know of the environment, and with its seed."""
+        """A copy of this problem with the environment's public facts and its seed."""
         return self
 
     def record(self, outcome: RunOutcome) -> dict[str, Any]:  # noqa: ARG002
-        """The columns of a run's record beyond those of all families."""
+        """Columns of a run's record that only this family of problems has."""
         return {}
 
 

@@ -302,7 +302,7 @@ class SilosProblem(Problem):
 
     @staticmethod
     def _replayed(outcome: RunOutcome) -> dict[str, Any]:
-        """Of recorded participants: their mean reward, and the parameter that was learned."""
+        """Mean reward of recorded participants, and the learned parameter."""
         notes: Mapping[str, float] = outcome.notes
         if "accepted" not in notes:
             return {}

@@ -355,7 +355,7 @@ def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
 
 @lru_cache(maxsize=32)
 def jdp_linucb(problem: SilosProblem) -> PrivateSums:
-    """One trusted server sees every record and adds noise once to what it publishes.
+    """Central model: one trusted server sees every record and publishes noisy policies.
 
     This is the super-agent under joint DP (Shariff & Sheffet 2018) that ZC24 compares with. Its
     matrices are regularized by a shift beyond the noise's largest eigenvalue, their shifted

@@ -102,7 +102,7 @@ class Tally(Kept):
         self._sum_up()
 
     def _sum_up(self) -> None:
-        """Cache what the bounds use repeatedly: the weights, W, and Σhn."""
+        """Cache the sums that bounds use repeatedly: the weights, W, and Σhn."""
         self._weights: Floats = STEPS[: len(self._people)]
         weights = self._weights.tolist()
         self._statistic = float(sum(map(mul, weights, self._sums)))
@@ -146,7 +146,7 @@ class Tally(Kept):
         return np.logaddexp(found, self.evidence_floor)
 
     def _side(self, side: int) -> tuple[Floats, ...]:
-        """What the evidence of a side is computed from, besides the means."""
+        """The terms of the evidence of one side that do not depend on the means."""
         if side not in self._sides:
             tilt = side * self.tilts
             fixed = tilt * self._statistic - self._cumulants[(1 - side) // 2]

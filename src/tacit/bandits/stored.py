@@ -84,7 +84,7 @@ class Kept:
 
 
 def kept_state(owner: object, names: Iterable[str]) -> dict[str, Any]:
-    """These attributes as plain data, under their names without underscores."""
+    """Attributes of an object as plain data, under their names without underscores."""
     return {name.strip("_"): plain(getattr(owner, name)) for name in names}
 
 

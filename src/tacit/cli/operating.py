@@ -39,7 +39,7 @@ Which = Annotated[
 
 @contextmanager
 def needs_live() -> Iterator[None]:
-    """Turn a missing package into an error that says what to install."""
+    """Turn a missing package into an error that names the extra to install."""
     try:
         yield
     except ImportError as missing:

@@ -63,7 +63,7 @@ def check_silo(
     yes: Annotated[bool, option("Sign without asking.", "--yes")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read the terms: what leaves the silo, under which guarantee, and what absences do.
+    """Show the terms: the data that leaves the silo, its guarantee, and the effect of absences.
 
     Terms that differ from the silo's own declarations or exceed its budget are rejected. Before
     there are terms, the configuration alone is checked, and the card is written anew.

@@ -18,7 +18,7 @@ class NetworkStream(Protocol):
     """The connection of a transport of `httpx`."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Receive at most so many bytes."""
+        """Receive at most `max_bytes` bytes."""
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of these bytes."""

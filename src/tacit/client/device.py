@@ -445,7 +445,7 @@ class DeviceCore:
             self.ledger.rejected(post, f"rejected: {reply.error_text}")
 
     def _ask(self, participation: OpenParticipation) -> Conversation[None]:
-        """Query the round's outcome; a refund requires what the trust model asks for."""
+        """Query the round's outcome; a refund needs the signatures that the trust model demands."""
         for post in self.ledger.deliveries(participation.identity):
             if _questions_left(post) and self._claim(participation, post, Attempt.OUTCOME):
                 reply = yield Request("GET", f"{_round_url(participation, post)}/outcome")

@@ -280,7 +280,7 @@ def connection(
 
 
 def check_proxy(proxy: str, address: str, *, has_client: bool) -> None:
-    """Reject a proxy that would not hide the device, or see what it sends."""
+    """Reject a proxy that would not hide the device's address, or could read its requests."""
     if has_client:
         raise TacitError("proxy and http are both given: must be one. Set the proxy of http.")
     parts = urlsplit(proxy)

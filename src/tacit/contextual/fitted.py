@@ -32,7 +32,7 @@ _PLAYED = struct.Struct(">HB")
 
 
 def most_plays(dimension: int) -> int:
-    """Plays of a participant, at most: a policy has to hold its matrix.
+    """The largest number of plays of a participant whose matrix still fits into a policy.
 
     >>> most_plays(4), most_plays(41)
     (255, 98)
@@ -96,7 +96,7 @@ class FitPolicy:
 
     @classmethod
     def decode(cls, data: bytes, dimension: int, options: int, most: int) -> Self:
-        """The policy that `encode` wrote; at most `most` plays of so many options."""
+        """Parse an encoded policy with at most `most` plays of this number of options."""
         require(len(data) >= _COUNT.size, "policy", f"{len(data)} bytes long", "2 bytes or longer")
         (count,) = _COUNT.unpack_from(data)
         start = _COUNT.size + count * _PLAYED.size

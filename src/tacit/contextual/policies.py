@@ -120,7 +120,7 @@ class LinearPolicy:
 
     @classmethod
     def decode(cls, data: bytes, dimension: int, options: int) -> Self:
-        """The policy that `encode` wrote, for so many features and options."""
+        """Parse an encoded policy for this number of features and options."""
         require(len(data) >= _HEAD.size, "policy", f"{len(data)} bytes long", "2 bytes or longer")
         parts, count = _HEAD.unpack_from(data)
         require(1 <= parts <= MOST_PARTS, "number of parts", parts, f"from 1 to {MOST_PARTS}")
@@ -206,7 +206,7 @@ class TablePolicy:
 
     @classmethod
     def decode(cls, data: bytes, segments: int, options: int) -> Self:
-        """The policy that `encode` wrote, for so many segments and options."""
+        """Parse an encoded policy for this number of segments and options."""
         size = segments * options * WEIGHT_SIZE
         require(len(data) == size, "policy", f"{len(data)} bytes long", f"{size} bytes long")
         numbers = [

@@ -119,7 +119,7 @@ class FromFunction(Environment):
 
 
 def check_rewards(values: Floats, binary: bool, called: Callable[[str], str]) -> None:
-    """Reject rewards out of range; `called` tells what returned a value."""
+    """Reject rewards out of range; `called` names the function call in the error."""
     wrong = ~((values >= 0) & (values <= 1))
     if binary:
         wrong |= (values != 0) & (values != 1)

@@ -132,7 +132,7 @@ class ContextLogRun(ContextualWorld):
 
     @property
     def participations(self) -> int:
-        """As often as one participant is recorded."""
+        """The largest number of rows of one participant."""
         return self.log.participations
 
     @property
@@ -152,7 +152,7 @@ class ContextLogRun(ContextualWorld):
         """None: true means are unknown."""
 
     def rewards(self, *_: object) -> Floats:
-        """As those of the log: rows are taken by `play` only."""
+        """Always raises: only `play` takes rows of a log."""
         return self.log.rewards()
 
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:

@@ -508,7 +508,7 @@ class ContextFunction(ContextualWorld):
 
 
 def code_map(fields: Fields) -> FeatureMap:
-    """A map whose codes are those of the fields; its features are nothing."""
+    """A feature map for encoding contexts only: its one feature is always zero."""
     return FeatureMap(fields, ("any",), (((0.0,) * code_size(fields),),))
 
 

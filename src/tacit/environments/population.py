@@ -269,7 +269,7 @@ class SharedParameter(LinearWorld):
         participants: int,  # noqa: ARG002
         rng: np.random.Generator,
     ) -> list[SignReports]:
-        """One sum per option."""
+        """Sample the sum of rewards of each option."""
         plays = np.array(design.plays)
         ups = self.successes(np.array(design.support), plays, rng)
         rows = zip(ups.tolist(), plays.tolist(), strict=True)

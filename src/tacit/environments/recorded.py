@@ -160,7 +160,7 @@ class RecordedRun(Environment):
 
     @property
     def used(self) -> int:
-        """The number of used rows: those of participants, and those rejected before them."""
+        """The number of used rows, including rejected ones."""
         pairs = zip(self._queues, self._taken, strict=True)
         return sum(int(upto[taken - 1]) for (_, upto), taken in pairs if taken)
 
@@ -180,7 +180,7 @@ class RecordedRun(Environment):
         return queue[taken : taken + users]
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """Sampled in one chunk, so that a round with too few rows left uses none."""
+        """Levels of the next rows; uses up no row if too few are left."""
         return Levels(*self._counted(arm, users, precision, rng))
 
 

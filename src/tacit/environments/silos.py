@@ -219,7 +219,7 @@ class SharedDraws:
         return found
 
     def leave(self, run: int) -> None:
-        """End a run: nothing is kept for it."""
+        """End a run and free its buffered draws."""
         self._at[run] = _NEVER
         self._drop()
 

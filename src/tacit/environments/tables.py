@@ -304,7 +304,7 @@ def environment_of(sheet: Sheet, *, clip: bool, resample: bool) -> Recorded | Re
 
 
 def find_roles(sheet: Sheet) -> dict[str, int]:
-    """The columns whose names are those of a log."""
+    """The columns of a log, found by their names."""
     roles: dict[str, int] = {}
     for column, name in enumerate(sheet.names):
         for role, words in ROLES.items():

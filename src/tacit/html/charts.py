@@ -200,7 +200,7 @@ def utc(seconds: int) -> datetime:
 
 
 def evenly(values: Sequence[T], most: int) -> Sequence[T]:
-    """At most so many of the values, evenly spaced, with the first and the last.
+    """At most `most` of the values, evenly spaced, including the first and the last.
 
     >>> evenly(range(10), 4)
     [0, 3, 6, 9]

@@ -140,7 +140,7 @@ def _group() -> Iterator[Correction]:
 
 
 def _tree() -> Iterator[Correction]:
-    """Per silo, the paper's tree with κ as printed and with whole nodes."""
+    """Variance of the paper's tree of one silo, for κ as printed and for whole nodes."""
     for delta in (1e-5, 0.1):
         problem = SilosProblem.of(epsilon=1.0, delta=delta, constants="paper")
         sums = zc24_noise.ldp_fedlinucb(problem).sums
@@ -180,7 +180,7 @@ def _rounding() -> Iterator[Correction]:
 
 
 def _public() -> Iterator[Correction]:
-    """ZC24's public code against its theorems: noise of Figure 2, and what it truly gives."""
+    """ZC24's public code against its theorems: noise of Figure 2, and its true guarantee."""
     setting = PublicSetting()
     asked = {"epsilon": setting.epsilon, "delta": setting.delta, "constants": "paper"}
     silo = zc24_noise.ldp_fedlinucb(SilosProblem.of(**asked, lazy=False)).sums.sigma

@@ -243,7 +243,7 @@ class Guarantee(ABC):
 
     @classmethod
     def _numbers(cls) -> list[str]:
-        """The fields that this kind of guarantee adds to those of all kinds."""
+        """The fields that only this kind of guarantee has."""
         common = {entry.name for entry in fields(Guarantee)}
         return [entry.name for entry in fields(cls) if entry.name not in common]
 
@@ -300,7 +300,7 @@ class Guarantee(ABC):
         return state_arithmetic(made, self.arithmetic)
 
     def _accounting(self) -> tuple[Accounting, ...]:
-        """How several participations are accounted for, if that is no basic composition."""
+        """Method of composition over participations; None for basic composition."""
         methods = {"renyi": Method.RENYI, "concentrated": Method.CONCENTRATED}
         if self.participations == 1 or self.kind not in methods:
             return ()
@@ -762,7 +762,7 @@ def _factor(epsilon: float) -> str:
 
 
 def with_metrics(assumptions: Iterable[Assumption], metrics: int) -> frozenset[Assumption]:
-    """These assumptions for participations that report so many metrics, covered together."""
+    """These assumptions, for participations that report `metrics` metrics under one guarantee."""
     others = {one for one in assumptions if not isinstance(one, MetricsPerParticipation)}
     return frozenset(others | ({MetricsPerParticipation(metrics)} if metrics > 1 else set()))
 

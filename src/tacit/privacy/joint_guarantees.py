@@ -174,7 +174,7 @@ def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> App
 
 
 def _joined_assumptions(items: Sequence[Guarantee]) -> frozenset[Assumption]:
-    """All assumptions of these; of their metrics and claims those that every one has."""
+    """Union of the assumptions; metrics and claims only if all guarantees have them."""
     everything = of_each(item.assumptions for item in items)
     return with_metrics(everything, min(item.metrics for item in items))
 

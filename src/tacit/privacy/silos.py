@@ -51,7 +51,7 @@ class SilosDP(ApproximateDP):
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
-        """The (ε, δ) that holds for everybody, then those of each silo."""
+        """The (ε, δ) that holds for all participants, then the (ε, δ) of each silo."""
         return (*super().pairs, *self.budgets)
 
     def implies(self, other: Guarantee) -> bool:

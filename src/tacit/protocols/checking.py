@@ -458,7 +458,7 @@ def _neighbours(protocol: SumProtocol, reports: int, shifts: int) -> Iterator[tu
 
 
 def _some(first: int, last: int, most: int) -> list[int]:
-    """All numbers, or about `most` of them with both ends."""
+    """All numbers, or about `most` evenly spaced ones including both ends."""
     if last - first < most:
         return list(range(first, last + 1))
     return sorted({round(x) for x in np.geomspace(first + 1, last + 1, most) - 1} | {last})

@@ -93,7 +93,7 @@ class Sharing(TypedDict, total=False):
 
 
 def _shared(users: int, epsilon: float, binary: bool, sharing: Sharing) -> tuple[int, ThreatModel]:
-    """Levels, those of `tight_precision` by default, and threat model."""
+    """Levels (by default `tight_precision`) and threat model, from keyword arguments."""
     threat = ThreatModel(sharing.get("dropout", 0), sharing.get("corrupt", 0))
     return sharing.get("levels") or tight_precision(users, epsilon, binary), threat
 

@@ -111,7 +111,7 @@ class JointSums(Protocol):
         return Estimate(total, made[0].error, self.guarantee_id, wrapped)
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
-        """The view of one metric; those of several are independent."""
+        """The view distribution of one metric; metrics are independent."""
         return self.part.view_distribution(total, reports)
 
     def released_distribution(self, total: int, reports: int) -> NoiseDistribution:

@@ -286,7 +286,7 @@ class ShuffledBall(SecureBall):
 
     @cached_property
     def shares(self) -> int:
-        """As many as hide everything but their sum."""
+        """Number of shares that hides everything but their sum."""
         return split_shares(self.honest, self.modulus, self.security)
 
     @property

@@ -178,7 +178,7 @@ class PrefixDelivery:
         return 0.0
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:  # noqa: ARG002
-        """The assumptions of the guarantee besides view and participations."""
+        """Assumptions of the guarantee, without view and participations."""
         return set()
 
 
@@ -251,7 +251,7 @@ class Shuffled(Aggregated):
         return (1 + math.exp(epsilon)) * 2.0**-SHUFFLE_SECURITY * sums.size * sums.shape.steps
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:
-        """As for secure aggregation, unless each silo's noise suffices alone."""
+        """Assumptions of secure aggregation, unless each silo's noise suffices alone."""
         return {TrustedSilo()} if sums.suffices_alone else super().assumptions(sums)
 
 
@@ -270,7 +270,7 @@ class Trusted(PrefixDelivery):
         return 1
 
     def assumptions(self, sums: PrefixSums) -> set[Assumption]:  # noqa: ARG002
-        """Joint privacy; visited silos are trusted besides the server."""
+        """Assumptions of joint privacy: the server and visited silos are trusted."""
         return {TrustedSilo(), JointPrivacy()}
 
 

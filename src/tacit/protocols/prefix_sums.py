@@ -387,7 +387,7 @@ class PrefixSums:
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """The assumptions of the guarantee, besides its view."""
+        """Assumptions of the guarantee, without its view."""
         often = {self.presence.assumption} if self.presence.participations > 1 else set()
         return frozenset(often | self.delivery.assumptions(self))
 

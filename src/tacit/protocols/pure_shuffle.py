@@ -123,7 +123,7 @@ class GroupedShares:
 
 
 def released_shares(parameters: PureShuffleParameters, reports: int) -> Table:
-    """The noise in a released number of ones of so many reports of zeros, minus its expectation."""
+    """The centred noise in the released number of ones of `reports` reports."""
     p = parameters
     counts = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
     counts[: 2 * p.tau + 1] += (1 - float(p.mixture)) * share_probabilities(p)
@@ -205,7 +205,7 @@ class PureShuffle(SumProtocol):
         return ErrorDistribution(reports, 1, replace(self._noise, users=reports))
 
     def _present(self, reports: int) -> list[Group]:
-        """The groups of so many reports."""
+        """The groups that `reports` reports form."""
         self.check_reports(reports)
         if reports == self.participants:
             return self._groups
@@ -213,7 +213,7 @@ class PureShuffle(SumProtocol):
         return [replace(group, size=reports)]
 
     def _expected(self, reports: int) -> int:
-        """The number of ones that so many reports of zeros have on average."""
+        """The expected number of noise ones in `reports` reports."""
         return sum(
             group.participants * group.row.certificate.parameters.tau
             for group in self._present(reports)

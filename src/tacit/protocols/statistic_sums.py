@@ -102,7 +102,7 @@ class StatisticSum(Protocol):
 
     @property
     def copies(self) -> int:
-        """Numbers sent for each number of a report."""
+        """Number of values sent for each number of a report."""
         return 1
 
     @abstractmethod
@@ -362,7 +362,7 @@ class ShuffledStatistic(SecureStatistic):
 
     @cached_property
     def copies(self) -> int:
-        """As many shares as hide everything but their sum."""
+        """Number of shares that hides everything but their sum."""
         return split_shares(self.honest, 1 << WIDEST, self.security)
 
     def randomize(self, x: Any) -> Any:

@@ -156,7 +156,7 @@ class TableStatistic(Statistic):
 
     @property
     def units(self) -> Floats:
-        """1 for every cell: the sums are counts."""
+        """Unit of each sum: 1, because sums of tables are counts."""
         return np.ones(self.size)
 
     @property
@@ -312,7 +312,7 @@ class MomentStatistic(Statistic):
         return GroupedGaussianLoss(groups, centred_sensitivity(self.weight), shares)
 
     def outsiders(self, target: Target, noise: tuple[NoiseDistribution, ...]) -> TowardsOutsiders:
-        """From the Gaussian mechanism of √2 times the width, checked for this noise."""
+        """The guarantee of both servers' noise: a Gaussian mechanism of √2 times the width."""
         d = self.dimension
         distinct = (noise[0], noise[d], noise[min(d + 1, len(noise) - 1)])
         return _outsiders(self, _approximate(target), distinct)
@@ -431,7 +431,7 @@ class FitStatistic(Statistic):
         return GroupedGaussianLoss(((noise[0], 1.0, self.size),), moved, shares)
 
     def outsiders(self, target: Target, noise: tuple[NoiseDistribution, ...]) -> TowardsOutsiders:
-        """From the Gaussian mechanism of √2 times the width, checked for this noise."""
+        """The guarantee of both servers' noise: a Gaussian mechanism of √2 times the width."""
         return _outsiders(self, _approximate(target), (noise[0],))
 
 

@@ -76,7 +76,7 @@ class Residues:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Arguments of the aggregation besides the counts of participants."""
+        """Arguments of the aggregation, without the counts of participants."""
         own = {} if self.noise is None else {"noise": self.noise}
         return own if self.verified else {"modulus": self.modulus, **own}
 
@@ -121,7 +121,7 @@ class Mixed:
 
     @property
     def size(self) -> int:
-        """Bytes of a number, whatever its value."""
+        """Fixed number of bytes of a number."""
         return ((self.bound - 1).bit_length() + 7) // 8
 
     def payload(self, message: Any) -> list[bytes]:

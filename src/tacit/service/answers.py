@@ -175,7 +175,7 @@ def moment(
 
 
 def _followed(rows: Sequence[ArmSummary], tried: int | None) -> Sequence[ArmSummary]:
-    """All options; of many, only the leading ones and the one just tried, in their order."""
+    """Options to display: all, or of many only the leading ones and the last tried."""
     if len(rows) <= MOST_FOLLOWED:
         return rows
     known = (k for k, row in enumerate(rows) if row.mean is not None)

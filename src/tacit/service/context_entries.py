@@ -153,7 +153,7 @@ def usual_statistic(entries: Mapping[str, Any]) -> str:
 
 
 def _smaller(cells: int | None) -> str:
-    """The statistic with less noise, for so many cells; None with numbers."""
+    """The statistic with less noise for this number of cells; None with numeric fields."""
     return TABLE if cells is not None and cells <= MOST_CELLS else MOMENTS
 
 
@@ -194,7 +194,7 @@ def check_statistic(name: str, info: ValidationInfo) -> str:
 
 
 def _check_trust(entries: Mapping[str, Any], name: str, fields: tuple[Field, ...]) -> None:
-    """Reject trust models that no live round of this statistic has, with what they would cost."""
+    """Reject trust models without live rounds of this statistic; the error states their cost."""
     trust = TrustModel(entries.get("trust", LIVE[0]))
     if trust not in (TrustModel.LOCAL, TrustModel.SHUFFLER):
         return
@@ -283,7 +283,7 @@ def _scaled(
 
 
 def context_terms(entries: Mapping[str, Any]) -> ContextTerms | None:
-    """The contexts by which devices choose, or what they fit, from the entries of a definition.
+    """Context terms of a definition: the devices' features, or their fitted parameters.
 
     None where rounds assign options.
     """

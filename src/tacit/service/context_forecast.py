@@ -173,7 +173,7 @@ def _world(definition: Definition, means: tuple[float, float]) -> tuple[LinearCo
 
 
 def _effect(field: Category | BoundedNumber, apart: float) -> Floats:
-    """What a field adds to the mean of the option: up for the first half of values."""
+    """A field's effect on the option's mean: positive for the first half of its values."""
     if not isinstance(field, Category):
         return np.array([apart])
     half = math.ceil(field.size / 2)

@@ -275,7 +275,7 @@ class Coordinator(ServerParty[CoordinatorEngine]):
         return {}
 
     def take_experiment(self, row: ExperimentRow) -> Experiment:
-        """The experiment in a row, read again only if it has to be.
+        """Take the experiment of a row out of the cache, or read it if the cache is stale.
 
         One thread at a time gets the one that is kept, and may change it.
         """
@@ -316,7 +316,7 @@ class Coordinator(ServerParty[CoordinatorEngine]):
     def _assign(
         self, tickets: Sequence[Ticket], requests: Mapping[bytes, list[int]], *, whole: bool
     ) -> dict[int, Assigned | Rejected]:
-        """Assign slots to tickets by experiment, those of full shards only with `whole`."""
+        """Assign slots to tickets by experiment; tickets whose shards are full need `whole`."""
         answered: dict[int, Assigned | Rejected] = {}
         with self.store.begin() as transaction:
             for digest, mine in sorted(requests.items()):
@@ -363,7 +363,7 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
 
 
 def _extended(experiment: Experiment, participants: int | None) -> Experiment:
-    """The experiment for so many participants in all; None and the same number change nothing."""
+    """The experiment extended to this total number of participants; unchanged for None."""
     if participants not in (None, experiment.learner.horizon):
         experiment.extend(participants)
     return experiment

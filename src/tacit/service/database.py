@@ -62,7 +62,7 @@ class Connection:
         self._dialect = _DIALECTS.setdefault(dialect.name, dialect)
 
     def rows(self, statement: sql.ClauseElement, **values: Any) -> list[Any]:
-        """The rows of a statement; values that are lists are those of its IN conditions."""
+        """The rows of a statement; lists are the values of its IN conditions."""
         lengths = tuple([(key, len(of)) for key, of in values.items() if isinstance(of, list)])
         compiled = _compiled(statement, self._dialect, lengths)
         found: list[Any] = self._cursor.execute(compiled.text, compiled.bind(values)).fetchall()
@@ -232,7 +232,7 @@ def _begin_writing(connection: sql.Connection) -> None:
 
 
 def _log(problem: Exception) -> None:
-    """Log the driver's message; those of SQLAlchemy repeat statements and values."""
+    """Log the driver's message without statement and values, which SQLAlchemy's contains."""
     own = problem.orig if isinstance(problem, DBAPIError) else problem
     said = "" if isinstance(own, SQLAlchemyError) else str(own)
     LOG.error("database: %s", (said.strip() or type(problem).__name__).splitlines()[0])

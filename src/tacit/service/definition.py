@@ -87,7 +87,7 @@ class Definition(DefinitionEntries):
 
     @property
     def context(self) -> ContextTerms | None:
-        """The contexts by which devices choose, or what they fit; None without any."""
+        """Context terms: the devices' features, or their fitted parameters; None without either."""
         return contexts.context_terms(vars(self))
 
     @property

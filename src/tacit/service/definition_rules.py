@@ -50,7 +50,7 @@ def smallest(min_batch_size: int, dropout: Fraction) -> int:
 
 
 def check_served(trust: str) -> str:
-    """This version serves the trust model."""
+    """Check that this version serves the trust model."""
     from tacit.trust import DEPLOYABLE
 
     if trust not in DEPLOYABLE:
@@ -119,7 +119,7 @@ def check_certified_levels(levels: int, info: ValidationInfo) -> int:
 
 
 def check_file_content(table: str, info: ValidationInfo) -> str:
-    """The content of a named file is there: only commands read files."""
+    """Check that the content of a named file was sent: only commands read files."""
     named = info.data.get("options_file")
     if named and not table:
         raise RuleViolation(
@@ -286,7 +286,7 @@ def check_helper_entry(name: str) -> Callable[[Any, ValidationInfo], Any]:
 
 
 def check_options(options: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    """Options: at least two, which look different, and those of a table if there is one."""
+    """Check that two or more options are visibly different, and those of the table, if any."""
     table = info.data.get("options_table")
     if table and options != read(table).options:
         raise RuleViolation("options differs from the table in options_file: leave options out")
@@ -338,7 +338,7 @@ def check_last_day(last: date, info: ValidationInfo) -> date:
 
 
 def check_margin_fits(margin: int, info: ValidationInfo) -> int:
-    """One round fits between the first and the last day."""
+    """Check that one round fits between the first and the last day."""
     found = info.data
     if {"first_day", "last_day", "joining", "window"} <= found.keys():
         length = found["joining"] + found["window"] + margin

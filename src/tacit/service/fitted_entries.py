@@ -20,7 +20,7 @@ FITTED = "private-dpe"
 
 
 def check_plays(count: int | None, info: ValidationInfo) -> int | None:
-    """Participants can fit the features of the table to so many answers, where that is served."""
+    """Check that participants can fit the features of the table to `plays` answers."""
     found = info.data
     if count is None or "options_table" not in found:
         return count
@@ -49,7 +49,7 @@ def dimension(table: OptionTable) -> int:
 
 
 def fitted_terms(entries: Mapping[str, Any]) -> FittedTerms | None:
-    """The part of the terms about fitted parameters; None where each tries one option."""
+    """Terms of fitted parameters; None where each participant tries one option."""
     if entries["plays"] is None:
         return None
     return FittedTerms(

@@ -291,7 +291,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
 
 
 def _tried(definition: Definition) -> str:
-    """How many options a participant tries."""
+    """The number of options that a participant tries."""
     return "one" if definition.plays is None else f"up to {definition.plays}, one after the other,"
 
 

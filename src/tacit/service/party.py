@@ -68,7 +68,7 @@ class CheckedReport:
     stages: tuple[Stage, ...] = (Stage.OPEN,)
 
     def compare(self, stored: bytes | None) -> Rejected | None:
-        """None if the stored report is this one, otherwise the reason of the rejection."""
+        """Compare with the stored report: None if equal, otherwise the reason of the rejection."""
         try:
             if stored is not None and self.server.same(self.share, stored):
                 return None

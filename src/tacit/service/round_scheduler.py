@@ -119,7 +119,7 @@ def _within_days(now: int, terms: Terms, timing: Timing) -> bool:
 
 
 def _next_rounds(experiment: Experiment, no_show: Fraction) -> list[Round]:
-    """The learner's next rounds that are to be released; empty when the horizon is used up.
+    """The learner's next rounds to release; empty when the horizon is used up.
 
     Rounds without release are skipped. They use up the horizon only if no round is left to release:
     everyone else then gets the best option and is not asked.

@@ -43,7 +43,7 @@ class AgentClient:
         return found
 
     def record(self, identity: str, outcome: float, action: str | None = None) -> None:
-        """Record the outcome of a decision, and what was done if it was something else."""
+        """Record the outcome of a decision, and the action if it was not the proposed one."""
         done = {} if action is None else {"action": action}
         self._ask("POST", "/record", {"id": identity, "outcome": outcome} | done)
 

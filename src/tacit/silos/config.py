@@ -222,7 +222,7 @@ def load_terms(path: Path, config: SiloConfig | FederationConfig) -> PinnedFeder
 
 
 def context_differences(declared: ContextSpec, stated: ContextSpec) -> list[str]:
-    """How the columns and actions of terms differ from those that a silo declares."""
+    """Differences between the columns and actions of terms and of a silo, as sentences."""
     found = []
     if stated.actions != declared.actions:
         found.append(
@@ -249,7 +249,7 @@ def _column_words(column: ContextColumn | None) -> str:
 
 
 def differences(config: SiloConfig, terms: FederationTerms) -> list[str]:
-    """How terms differ from what a silo declares, or exceed its budget; empty if they do not."""
+    """Sentences on differences between terms and a silo's declaration or budget."""
     found = []
     if terms.context != config.context:
         found += context_differences(config.context, terms.context)

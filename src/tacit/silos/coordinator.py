@@ -157,7 +157,7 @@ class FederationCoordinator:
         return learner.policy(steps)
 
     def status(self) -> dict[str, Any]:
-        """What the coordinator knows: rows, not records."""
+        """Status of the federation: released rows and silos; no records."""
         return {
             "terms": self.terms.digest.hex(),
             "rows": self.step,

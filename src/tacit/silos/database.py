@@ -124,7 +124,7 @@ class SiloDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing; on disk when it ends."""
+        """Atomic, durable transaction."""
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -164,7 +164,7 @@ class SiloDatabase:
     # Decisions
 
     def made(self, step: int) -> int:
-        """How many decisions were made under the policy of a step."""
+        """The number of decisions made under the policy of a step."""
         return int(self._all("SELECT COUNT(*) FROM decisions WHERE step = ?", step)[0][0])
 
     def add_decision(self, decision: StoredDecision) -> None:

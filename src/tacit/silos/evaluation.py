@@ -105,7 +105,7 @@ class EvaluationRequest:
         return self.shared_sums(len(terms.silos), terms.corrupted, terms.missing)
 
     def shared_sums(self, silos: int, corrupted: int = 1, missing: int = 0) -> PrefixSums:
-        """The private sums: least noise for the request's (ε, δ), shared among so many silos."""
+        """The private sums: least noise for the request's (ε, δ), shared among `silos` silos."""
         shape = factorize("tree", 1)
         return calibrated(
             SiloStream(shape, silos, SIZE, math.sqrt(SIZE), people=self.capacity),
@@ -124,7 +124,7 @@ class EvaluationRequest:
         return np.array([float(np.sum(values)), float(len(values))])
 
     def values(self, table: RecordedTable) -> Floats:
-        """v of every record, in [0, 1] whatever the policy is.
+        """The value v of every record, clipped to [0, 1].
 
         Estimates of a policy with huge effects may overflow in some records only: without the
         bounds, one such record would decide what the silo sends.

@@ -16,7 +16,7 @@ def result_of(request: Path) -> Path:
 
 
 def evaluate_pending(coordinator: FederationCoordinator, definition: Path) -> list[str]:
-    """Run all requests beside a federation's file that have no result; return what failed.
+    """Run all requests beside a federation's file that have no result; return the failures.
 
     A request that silos rejected, or did not answer, waits for the next run and stops no other.
     """

@@ -18,7 +18,7 @@ _PATHS = {
 
 
 def facts(terms: FederationTerms, number: int) -> dict[str, Any]:
-    """What the terms mean for one silo, as plain data."""
+    """Facts of the terms for one silo, as plain data."""
     derived = FederationSums.of(terms)
     guarantee = derived.guarantee
     epsilon, delta = (None, None) if guarantee is None else derived.of_silo(number)
@@ -81,7 +81,7 @@ def explain(terms: FederationTerms, number: int) -> list[str]:
 
 
 def evaluations_of(budget: BudgetEntry | None) -> str:
-    """What private evaluations of recorded data may cost besides."""
+    """Sentence on the additional privacy cost of evaluations of recorded data."""
     if budget is None:
         return "Evaluations of recorded data: none, as silo.toml allows none."
     return (
@@ -91,7 +91,7 @@ def evaluations_of(budget: BudgetEntry | None) -> str:
 
 
 def absence(terms: FederationTerms) -> str:
-    """What happens if a silo is absent."""
+    """Sentences on the effect of absent silos."""
     count, most = len(terms.silos), largest_missing(len(terms.silos))
     patience = terms.schedule.patience
     rule = (

@@ -248,7 +248,7 @@ class FederationTerms:
 
     @property
     def aggregation(self) -> Aggregation:
-        """How many silos of a round may be missing or corrupted."""
+        """The numbers of silos of a round that may be missing or corrupted."""
         count = len(self.silos)
         return Aggregation(
             count - self.missing, Fraction(self.missing, count), min(self.corrupted, count - 1)

@@ -106,7 +106,7 @@ class SiloMessage:
 def survivors_statement(
     terms: FederationTerms, step: int, attempt: bytes, survivors: Collection[int]
 ) -> bytes:
-    """What silos sign before they reveal: the survivors of one attempt at one row."""
+    """The statement that silos sign before they reveal: the survivors of one attempt at one row."""
     listed = struct.pack(f">{len(survivors)}H", *sorted(survivors))
     return terms.digest + _SURVIVORS.pack(step) + attempt + listed
 

@@ -105,7 +105,7 @@ class PolicyActor:
 def sum_records(
     policy: LinUCBPolicy, records: Sequence[tuple[Floats, float]], slots: int
 ) -> Floats:
-    """The vector of a batch of `slots`: of each record the features of what was done, the reward.
+    """Sum the statistics of a batch of records: features of the chosen action, and reward.
 
     An unused slot is the zero vector, and is added like any other: the time that the sums take does
     not tell how many slots are used.

@@ -313,7 +313,7 @@ def _join(ray: Any, address: str) -> None:
 
 
 def _remotely(ray: Any, task: Task, numbers: Iterable[int], workers: int | None) -> Answers:
-    """Run tasks on a Ray cluster; repeat what a lost machine held."""
+    """Run tasks on a Ray cluster; repeat the tasks of a lost machine."""
     held, queue = ray.put(task), _Queue(iter(numbers))
     runtime = {"env_vars": ONE_THREAD}
     work = ray.remote(num_cpus=1, max_retries=0, runtime_env=runtime)(_handful)
@@ -363,7 +363,7 @@ def _same_versions(ray: Any, work: Any) -> None:
 
 
 def versions(_: int = 0) -> dict[str, str]:
-    """The versions on which the numbers of a run depend, besides its configuration."""
+    """Versions of software that a run's numbers depend on."""
     import platform
 
     import numpy as np

@@ -141,7 +141,7 @@ class Study:
         ]
 
     def bundles(self, cells: Iterable[int]) -> list[tuple[int, ...]]:
-        """Group cells to run together: those of one seed whose problems share their draws."""
+        """Group the cells of one seed whose problems share their draws, to run them together."""
         found: dict[Hashable, list[int]] = {}
         for cell in cells:
             where, seed = self.at(cell)

@@ -166,7 +166,7 @@ def html(study: SavedStudy, entries: Sequence[ReportEntry]) -> str:
 
 
 def _is_distinctive(part: str) -> bool:
-    """Whether this part of a setting names something: it is neither a default nor missing."""
+    """Whether this part of a setting distinguishes it: it is neither a default nor missing."""
     return part not in ("default", "–")
 
 

@@ -235,7 +235,7 @@ def _cost(entry: Algorithm, settings: dict[str, Any], question: PlanRequest) -> 
 
 
 def _tolerating(entry: Algorithm, settings: dict[str, Any], question: PlanRequest) -> str:
-    """What it costs to tolerate the losses of a definition's defaults; empty where it is nothing.
+    """The cost of tolerating a definition's default losses of reports; empty if there is none.
 
     Rows without `dropout` have noise for one curious participant and nobody missing.
     """

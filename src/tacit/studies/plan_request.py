@@ -81,7 +81,7 @@ class ExpectedMeans:
 
     @property
     def stated(self) -> str:
-        """What was given beside the number of options, in words; empty for nothing."""
+        """The expectations that were given, in words; empty for none."""
         named = {"baseline": self.baseline, "lift": self.lift, "gap": self.gap}
         given = {key: value for key, value in named.items() if value is not None}
         return " and ".join(f"{key} is {value:g}" for key, value in given.items())

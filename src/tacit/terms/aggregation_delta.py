@@ -1,4 +1,4 @@
-"""δ that secure aggregation and split-and-mix need by themselves, whatever the noise is."""
+"""δ that secure aggregation and split-and-mix consume, independent of the noise."""
 
 from __future__ import annotations
 

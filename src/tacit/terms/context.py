@@ -213,7 +213,7 @@ class ContextTerms:
 
     @property
     def known_size(self) -> int:
-        """How many integers `choose` makes known."""
+        """The number of integers that `choose` returns."""
         return 2
 
     def check_policy(self, data: bytes, options: int) -> None:
@@ -329,7 +329,7 @@ class MomentTerms(FeatureTerms):
 
     @property
     def known_size(self) -> int:
-        """How many integers `choose` makes known: the features of the chosen option."""
+        """The number of integers that `choose` returns: the features of the chosen option."""
         return self.dimension
 
 
@@ -372,7 +372,7 @@ class CornerTerms(FeatureTerms):
 
     @property
     def known_size(self) -> int:
-        """How many integers `choose` makes known: the corner."""
+        """The number of integers that `choose` returns: the corner."""
         return 1
 
 
@@ -433,7 +433,7 @@ class FittedTerms(ContextTerms):
         return FitReport(self.dimension, self.resolution, levels)
 
     def policy(self, data: bytes, options: int) -> FitPolicy:
-        """What participants of a round try; raises `TacitError` if it is not under these terms."""
+        """The options that participants of a round try; raises `TacitError` outside these terms."""
         return FitPolicy.decode(data, self.dimension, options, self.plays)
 
     def check_policy(self, data: bytes, options: int) -> None:

@@ -363,7 +363,7 @@ class Terms:
 
     @property
     def aggregation_delta(self) -> Fraction:
-        """The part of δ that the aggregation needs by itself, whatever the noise is."""
+        """The part of δ that the aggregation consumes, independent of the noise."""
         often = self.guarantee.participations
         if self.trust is TrustModel.SECURE_AGGREGATION:
             return smallest_masking_delta(often)

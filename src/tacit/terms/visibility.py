@@ -134,7 +134,7 @@ def visibility(terms: Terms) -> Visibility:
 
 
 def _chosen(visibility: Visibility, terms: Terms) -> Visibility:
-    """Who sees what where devices choose."""
+    """The views of parties where devices choose their options."""
     fitted = isinstance(terms.context, FittedTerms)
     summed = "numbers" if fitted or isinstance(terms.context, MomentTerms) else "cells"
     never = "what anybody's device knows, chose or answered"

@@ -122,7 +122,7 @@ def in_words(terms: Terms) -> list[str]:
 
 
 def _given(terms: Terms) -> list[str]:
-    """What participants are given, as sentences."""
+    """Sentences on the options that participants get."""
     if isinstance(terms.context, FittedTerms):
         return [
             f"You try up to {terms.context.plays} of these, one after the other: "

@@ -81,7 +81,7 @@ class Circuit:
         return 1 + (self.calls if self.calls > 1 else 0)
 
     def encode(self, measurement: int) -> list[int]:
-        """The measurement as weighted bits; the last is set if the others cannot reach it."""
+        """The measurement as weighted bits; the last bit is set if the other bits are too small."""
         holds = 0 <= measurement <= self.limit
         require(holds, "measurement", measurement, f"from 0 to {self.limit}")
         last = measurement > self.limit - self.weights[-1]

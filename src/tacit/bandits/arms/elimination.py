@@ -201,7 +201,7 @@ class ForgettingElimination(Elimination):
         self._sums[arm] = (0.0, 0)
 
     def _level(self) -> float:
-        """As in `Elimination`, but divided among active arms only.
+        """Failure probability per arm as in `Elimination`, but divided among active arms only.
 
         Fresh batches do not depend on how the others were dropped.
         """

@@ -76,7 +76,7 @@ class Restarts(KeptLearner):
         return self._inner.best() if 2 * self._inner.played >= self._inner.horizon else self._best
 
     def _plan(self) -> Plan:
-        """The current period's rounds, or those of a new period.
+        """The current period's rounds, or the first rounds of a new period.
 
         A round that the end of a period truncates is not released either.
         """

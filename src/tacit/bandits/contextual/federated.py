@@ -183,7 +183,7 @@ class FederatedLinUCB(SiloLearner):
         return [(self.policy(steps), self.silos, steps == self.sync)]
 
     def policy(self, steps: int) -> LinUCBPolicy:
-        """The policy after the last release, for so many steps."""
+        """The policy after the last release, for this number of steps."""
         first = self.played + 1
         radii = tuple(self.radius(step) for step in range(first, first + steps))
         gram = tuple(tuple(row) for row in self._gram.tolist())

@@ -98,7 +98,7 @@ class GainTally(Kept):
         self._cumulants = np.zeros((2, len(STEPS)))  # for t and for -t
 
     def add(self, policy: PolicyValue, total: float, error: ErrorDistribution) -> None:
-        """Add a round: the policy's rewards, and those of the option's participants."""
+        """Add a round: rewards under the policy, and under one option for everybody."""
         participants = int(error.participants)
         ratio = policy.people / participants
         self.people += policy.people

@@ -173,7 +173,7 @@ def fitted(moments: Moments, expected: Floats, start: LinearFit, span: SecondSpa
 
 
 def ridge_of(held: Floats) -> Floats:
-    """The prior's precision, or more where noise made the matrix of what is known indefinite."""
+    """The prior's precision, or more where noise made the information matrix indefinite."""
     ridge = PRECISION * np.eye(len(held))
     lowest = float(np.linalg.eigvalsh((held + held.T) / 2 + ridge)[0])
     return ridge if lowest >= PRECISION else ridge + (PRECISION - lowest) * np.eye(len(held))

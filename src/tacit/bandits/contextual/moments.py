@@ -66,7 +66,7 @@ def centred_sensitivity(weight: float) -> float:
 
 
 def pack(bias: Floats, gram: Floats, *, scaled: bool = True, weight: float = 1.0) -> Floats:
-    """The vector of a bias, times its weight, and a symmetric matrix; leading axes are kept."""
+    """One vector of a weighted bias and a symmetric matrix; leading axes are batches."""
     rows, columns, weights = _entries(bias.shape[-1], scaled)
     return np.concatenate([weight * bias, gram[..., rows, columns] * weights], axis=-1)
 

@@ -133,7 +133,7 @@ class PolicyLearner(KeptLearner):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Set the statistics and the fit to those of no data."""
+        """Reset the statistics and the fit to the state without data."""
 
     def best(self) -> None:
         """None: the best option depends on the context."""
@@ -161,7 +161,7 @@ class PolicyLearner(KeptLearner):
         """
 
     def contexts(self) -> list[dict[str, Any]]:
-        """All combinations of categories, with numbers in the middle; at most 64."""
+        """Contexts in reports: all combinations of categories, numbers at mid-range; at most 64."""
         values = [
             [(one.name, value) for value in one.values]
             if isinstance(one, Category)
@@ -266,7 +266,7 @@ class PolicyLearner(KeptLearner):
         return int(np.argmax(offered))
 
     def pause(self, option: int) -> None:
-        """Offer the option to nobody from the next round on."""
+        """Stop assigning the option from the next round on."""
         if option not in self._paused:
             self._paused.append(option)
         if len(self._paused) == self.arms:
@@ -315,7 +315,7 @@ class LinearPolicyLearner(PolicyLearner):
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
     ) -> list[ContextAnswer]:
-        """From the confidence set of the parameter, under the linear model."""
+        """The best option per context, from the confidence set of the linear parameter."""
         if not self._choices:
             return []
         sure = self.confidence_set(level)
@@ -513,7 +513,7 @@ class TableThompson(PolicyLearner):
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
     ) -> list[ContextAnswer]:
-        """From the confidence intervals of all cells."""
+        """The best option per segment, from the confidence intervals of all cells."""
         if not len(self._seen.people):
             return []
         low, high = cell_bounds(self._seen, level)

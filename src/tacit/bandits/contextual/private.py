@@ -199,7 +199,7 @@ class PrivateLinUCB(SiloLearner):
         return [(self.policy(due[0] if released else left), self.silos, released)]
 
     def policy(self, steps: int) -> LinUCBPolicy:
-        """The policy after the last release, for so many steps."""
+        """The policy after the last release, for this number of steps."""
         reported = sum(self.schedule[: self._released])
         return LinUCBPolicy(
             tuple(self._bias.tolist()),

@@ -12,7 +12,7 @@ FIRST, GROWTH = 10, 1.3  # rounds before the first synchronisation; ratio of suc
 
 
 def even(horizon: int, every: int) -> tuple[int, ...]:
-    """As many batches of `every` rounds as fit.
+    """Fixed schedule: as many batches of `every` rounds as fit into the horizon.
 
     >>> even(23, 5)
     (5, 5, 5, 5)

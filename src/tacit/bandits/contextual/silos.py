@@ -41,4 +41,4 @@ class SiloLearner(KeptLearner):
 
     @abstractmethod
     def policy(self, steps: int) -> LinUCBPolicy:
-        """The policy after the last release, for so many steps; also after the horizon."""
+        """The policy after the last release, for this number of steps; also after the horizon."""

@@ -56,7 +56,7 @@ class TableFit:
     noise: float
 
     def after(self, plays: Floats) -> Floats:
-        """The variances as if so many more plays of one round were known."""
+        """The variances after this many more plays in one round."""
         known = plays**2 / np.maximum(VARIANCE * plays + REST * self.noise, 1e-9)
         return np.asarray(1 / (1 / self.variance + known))
 

@@ -105,7 +105,7 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> DesignWeigh
 
 
 def exact_design(actions: npt.ArrayLike, plays: int) -> tuple[Indices, Indices]:
-    """So many plays that estimate all actions about equally well: the actions, and how often each.
+    """Round a design to `plays` plays: the actions, and the number of plays of each.
 
     One action per dimension of the span, and then the action of largest variance, again and again
     (Wynn 1970).

@@ -148,7 +148,7 @@ class OptionElimination(SingleElimination):
         return self.first_length * GROWTH ** (phase - 1)
 
     def _plan(self) -> Plan:
-        """The rounds of the present phase that were not released, or those of the next one."""
+        """The current phase's rounds that were not released, or the next phase's rounds."""
         left = self.horizon - self.played
         if not self._wanted:
             self._wanted = self._next(left)

@@ -393,7 +393,7 @@ class DistributedElimination(PhasedElimination):
     def _own_fit(
         self, design: Design, phase: int, clients: int, below: float = math.inf
     ) -> tuple[own_fits.OwnFit, Floats] | None:
-        """How clients of a phase fit their parameters, and the centre, if widths are below `below`.
+        """Fit of clients' own parameters in a phase, and its centre, if widths are below `below`.
 
         The result for a planned phase is cached until its estimate is learned.
         """

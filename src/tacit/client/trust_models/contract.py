@@ -66,11 +66,11 @@ class Reporter(ABC):
         return False
 
     def stage_due(self, participation: OpenParticipation) -> float | None:  # noqa: ARG002
-        """When `stages` is to be called next, in seconds since 1970; None for never."""
+        """Time of the next call of `stages`, in seconds since 1970; None for never."""
         return None
 
     def forget(self, participation: OpenParticipation) -> None:  # noqa: B027
-        """Delete what this process keeps in memory about a participation that is over."""
+        """Delete the in-memory state of a participation that is over."""
 
     @abstractmethod
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:

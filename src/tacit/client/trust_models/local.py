@@ -38,7 +38,7 @@ class LocalReporter(Reporter):
         }
 
     def refunds(self, pinned: Pinned, announcement: bytes, outcomes: Sequence[bytes]) -> bool:  # noqa: ARG002
-        """Nothing: a report is private by itself, and only one server could say so."""
+        """False: an aborted round refunds nothing, because one server could lie about it."""
         return False
 
 

@@ -157,5 +157,5 @@ def _answer(session: _Session, message: bytes) -> bytes:
 
 
 def _key(participation: OpenParticipation) -> tuple[bytes, int, bytes]:
-    """The participation; the seed is the device's own, whatever slots a coordinator assigns."""
+    """Key of a participation in memory; its seed is the device's own, so slots cannot collide."""
     return participation.identity, participation.slot.number, participation.seed

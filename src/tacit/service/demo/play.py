@@ -67,7 +67,7 @@ class RoundPace:
 
     @classmethod
     def of(cls, started: float, slots: int, window: int) -> RoundPace:
-        """For first rounds of so many slots, where the servers took `started` seconds to start.
+        """Durations for first rounds of `slots` slots; servers took `started` seconds to start.
 
         >>> RoundPace.of(2.5, 450, 5)
         RoundPace(joining=17, margin=4, grace=100, window=5)

@@ -249,7 +249,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
     @app.get("/healthz", **HEALTH)
     async def alive(request: Request, response: Response) -> models.Health:
-        """Whether the process answers; `RateLimit` has what is left to this address."""
+        """Liveness check; header `RateLimit` states the remaining requests of this address."""
         response.headers.update(request.scope.get(LIMITS_SCOPE, {}))
         return models.Health()
 
@@ -281,7 +281,7 @@ def _terms(party: ServerParty, digest: str) -> bytes:
 
 
 def _add_reading(app: FastAPI, party: ServerParty) -> None:
-    """Add what every party publishes: experiments, terms and outcomes."""
+    """Add the read routes of every party: experiments, terms and outcomes."""
     cache = CoalescingCache(partial(_terms, party))
     app.add_middleware(CacheInvalidation, cache=cache)
 

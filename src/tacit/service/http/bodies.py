@@ -114,7 +114,7 @@ async def read_body(
 async def _received(
     receive: Receive, expected: ExpectedBody, begin: Callable[[bytes], object]
 ) -> bytes:
-    """All parts of a body."""
+    """The whole body, limited in size and time."""
     parts, size, more, waits = [], 0, True, expected.sender is not None
     try:
         async with asyncio.timeout(SLOWEST):
@@ -243,7 +243,7 @@ class BodyRules:
                 self._senders -= Counter({sender: 1})
 
     def _fits(self, name: bytes, size: int) -> bool:
-        """Whether a body of an experiment, or of a call, fits into memory with the others."""
+        """Whether a large body fits into memory beside the other bodies in progress."""
         own, most = self._held[name], self._limits.call_bytes
         if not name:
             return own + size <= most

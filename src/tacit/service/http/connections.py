@@ -227,7 +227,7 @@ class GuardedConnection(asyncio.Protocol):
         self.transport.close()
 
     def _abort(self) -> None:
-        """Close at once: what waits to be sent is discarded, also by the operating system."""
+        """Close at once; discard unsent data, also in the operating system."""
         line = self.transport.get_extra_info("socket")
         line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()

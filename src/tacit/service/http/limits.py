@@ -44,7 +44,7 @@ class TokenBuckets:
         return 0.0 if welcome else (1 - level) / self._rate
 
     def headers(self, address: str) -> dict[str, str]:
-        """The policy, and what is left to an address, as of draft-ietf-httpapi-ratelimit-headers.
+        """Rate limit headers of an address, as of draft-ietf-httpapi-ratelimit-headers.
 
         The partition key is the caller's own address, so that an operator can check which one is
         counted.

@@ -166,7 +166,7 @@ class StageRoute:
 
 
 def add_stages(app: FastAPI, route: StageRoute) -> None:
-    """Add the two operations, which state what is wrong with malformed requests."""
+    """Add both routes; malformed requests get an error that names the fault."""
     content = {_OCTETS: {"schema": {"type": "string"}}}
     found = {"description": "the next message for this device", "content": content}
     none = {"description": "no message yet: ask again"}

@@ -58,7 +58,7 @@ def _listed(values: Sequence[str]) -> str:
 
 
 def decided(answers: Answers) -> int:
-    """In how many segments the option is shown to be the best."""
+    """The number of segments in which the option is shown to be the best."""
     return sum(one["decision"] == "best" for one in answers)
 
 

@@ -147,7 +147,7 @@ def ranking(options: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def few(
     options: Sequence[dict[str, Any]], ranked: Sequence[dict[str, Any]], most: int
 ) -> Sequence[dict[str, Any]]:
-    """All options in their order; of many only the best, the best first."""
+    """Options to display: all in order, or of many only the best, best first."""
     return options if len(options) <= MOST_OPTIONS else (ranked or options)[:most]
 
 
@@ -175,7 +175,7 @@ def _most_given(
 def _tried(
     looks: Mapping[str | None, str], strip: Sequence[Mapping[str, Any]]
 ) -> Mapping[str | None, str]:
-    """The options with a row in the chart of rounds; of many those of the latest rounds."""
+    """Options with a row in the chart of rounds: all, or of many the most recently tried."""
     if len(looks) <= MOST_OPTIONS:
         return looks
     latest = dict.fromkeys(name for column in reversed(strip) for name in column)

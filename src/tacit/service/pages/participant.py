@@ -85,7 +85,7 @@ def page(terms: Terms, state: str, root: str) -> str:
 
 
 def _given(terms: Terms) -> str:
-    """What a participant gets, as the end of a sentence."""
+    """The options that a participant may get, as the end of a sentence."""
     if isinstance(terms.context, FittedTerms):
         return SEVERAL.format(terms.context.plays, some_of(terms.options))
     return (BY_CHANCE if terms.context is None else BY_CONTEXT).format(some_of(terms.options))
@@ -108,7 +108,7 @@ def _chosen_in_browsers(terms: Terms) -> bool:
 
 
 def _learned(terms: Terms) -> dict[str, str]:
-    """What others learn, and what a receiver of the report can and cannot tell, as sentences."""
+    """Sentences on what other parties learn from a report, and what they cannot learn."""
     minimum, context = terms.aggregation.minimum_batch_size, terms.context
     if context is None:
         return {

@@ -65,7 +65,7 @@ def drawing(terms: Terms, passed: Mapping[str, int]) -> PartyDrawing:
 
 
 def _browsers(terms: Terms) -> str:
-    """With what people take part in this experiment, as a sentence."""
+    """Sentence that names the devices (apps or browsers) of participants."""
     if in_browsers(terms):
         return "People take part in a browser or with an app."
     return f"People take part with an app only. {WHICH_BROWSERS}."

@@ -125,7 +125,7 @@ class CoordinatorEngine(RoundEngine):
     def released_noise(
         terms: Terms, announced: LiveRound, reports: int, factor: Fraction = Fraction(1)
     ) -> ReleasedNoise:
-        """The stated noise in one metric's sum of so many all-zero answers, for audits.
+        """The stated noise in one metric's sum over `reports` all-zero answers, for audits.
 
         Where servers add the noise, it is that of one of them. `factor` multiplies the parameter
         of the noise, for the distribution of faulty noise.

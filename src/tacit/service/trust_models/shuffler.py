@@ -149,7 +149,7 @@ class ShufflerCoordinator(ShufflerEngine, CoordinatorEngine):
         )
 
     def missing(self, row: RoundRow) -> int:
-        """One until the helper, which has all reports, has ended its part of the round."""
+        """1 until the helper, which holds all reports, has finished its part; then 0."""
         if row.assigned < row.slots:
             return row.slots - row.assigned
         return int(not self.context.helper().exchange(row.identity, b"")[1])

@@ -183,7 +183,7 @@ class TwoServerCoordinator(TwoServerEngine, CoordinatorEngine):
         return EndedRound(_view(collector))
 
     def _own(self, served: Aggregator) -> tuple[bytes, bytes]:
-        """This server's answer for the collector and its list for the helper, each empty until it
+        """This server's answer to the collector and its list for the helper, each empty until it
         exists.
         """
         out = served.close(self.context.clock())

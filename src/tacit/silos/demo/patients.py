@@ -80,7 +80,7 @@ class Patients:
         return float(self.means(WARD.scaled(context)[None])[0, WARD.action(action)])
 
     def held_out(self, rng: np.random.Generator) -> Floats:
-        """Scaled contexts of patients whom nobody has learned from, of all hospitals alike."""
+        """Scaled contexts of held-out patients, equally many from each hospital."""
         hospitals = len(MIXES)
         return np.array([WARD.scaled(self.context(n % hospitals, rng)) for n in range(HELD_OUT)])
 
@@ -117,7 +117,7 @@ def courses(
 
 
 def own_linucb(patients: Patients, hospital: int, count: int, rng: np.random.Generator) -> Floats:
-    """What a hospital learns alone: non-private LinUCB on its own patients, outcomes at once.
+    """Baseline of one hospital: non-private LinUCB on its own patients, with immediate outcomes.
 
     Returns the estimated intercepts and slopes.
     """

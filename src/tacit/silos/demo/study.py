@@ -37,7 +37,7 @@ PATIENTS, SYNCHRONISATIONS = 2000, 5  # per hospital
 
 @dataclass(frozen=True, eq=False)
 class StudyResult:
-    """What was learned, on patients whom nobody has learned from.
+    """Results of the study on held-out patients.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class StudyResult:
 
     @property
     def better(self) -> bool:
-        """Whether the shared policy is better than what every hospital learns alone."""
+        """Whether the shared policy is better than the policies that hospitals learn alone."""
         return self.shared < min(self.own)
 
 
@@ -108,7 +108,7 @@ class Cohort:
     def result(
         self, effects: Floats, hospitals: list[Hospital], received: dict[str, int]
     ) -> StudyResult:
-        """Compare a shared policy with what every hospital learns alone."""
+        """Compare a shared policy with the policies that hospitals learn alone."""
         world, numbers = self.patients, range(len(HOSPITALS))
         alone = [own_linucb(world, n, self.count, self._rng(n)) for n in numbers]
         homes = [self.held_out[n :: len(HOSPITALS)] for n in numbers]
