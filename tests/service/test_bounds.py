@@ -9,7 +9,9 @@ import resource
 import socket
 import stat
 import subprocess
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -219,6 +221,32 @@ def test_a_signed_call_is_accepted_once_and_within_its_time() -> None:
         now[0] += 250
         assert call(int(now[0]), bytes([number + 1]) * 16) is not None
         assert len(check._seen) <= 3
+
+
+def test_a_call_that_comes_twice_at_once_is_accepted_once() -> None:
+    """Calls are checked in threads, which both found that the call was new."""
+
+    class Slow(OrderedDict[bytes, float]):
+        def __contains__(self, nonce: object) -> bool:
+            found = super().__contains__(nonce)
+            time.sleep(0.1)
+            return found
+
+    key, taken = Ed25519PrivateKey.generate(), []
+    check = CallCheck(lambda _: public_key(key), lambda: 1000.0)
+    check._seen = Slow()
+    made = sign_call("/x", CallHeader.of(bytes(32), b"", 1000, bytes(16)), key)
+
+    def call() -> None:
+        with suppress(Forbidden):
+            taken.append(check("/x", *made.values()))
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(taken) == 1
 
 
 # Connections

@@ -155,6 +155,36 @@ def test_large_bodies_of_one_experiment_keep_out_no_calls_and_no_other_experimen
     assert not rules._held
 
 
+def test_experiments_take_turns_with_large_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator whose calls do not end kept out those of another experiment, one by one."""
+    rules = front(Limits(admin_bytes=10, call_bytes=100))._bodies
+    now = [1000.0]
+    monkeypatch.setattr(bodies.time, "monotonic", lambda: now[0])
+
+    def call(experiment: bytes) -> AbstractContextManager[None]:
+        return rules.holding(ExpectedBody(90, caller=experiment))
+
+    def rejects(experiment: bytes) -> None:
+        with pytest.raises(Unavailable, match="another large call"), call(experiment):
+            pass
+
+    for waiting in ((b"second",), (b"second", b"third")):
+        with call(b"first"):
+            for one in waiting:
+                rejects(one)
+        for one in waiting:
+            rejects(b"first")
+            with call(one):
+                rejects(b"first")
+    with call(b"first"):
+        rejects(b"gone")
+    rejects(b"first")
+    now[0] += bodies.SLOWEST
+    with call(b"first"):
+        pass
+    assert not rules._rejected
+
+
 def test_a_stalled_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "SLOWEST", 0.05)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -62,7 +63,7 @@ class ExpectedBody:
     """The size of a body, at most or `exact`, and its SHA-256 digest if that is signed.
 
     `sender` names the sender of a report by its first `FRONT` bytes, and rejects strangers.
-    `known` is the sender where headers name it.
+    `known` is the sender where headers name it, `caller` the experiment of a call.
     """
 
     size: int
@@ -70,6 +71,7 @@ class ExpectedBody:
     digest: bytes | None = None
     sender: Callable[[bytes], Sender] | None = None
     known: Sender | None = None
+    caller: bytes = b""
 
     def check_size(self, size: int, *, whole: bool) -> None:
         """Raise `BodyError` for a size, declared (`whole`) or received so far."""
@@ -176,6 +178,7 @@ class BodyRules:
         self._answer, self._sender = answer, sender
         self._held = Counter[bytes]()  # bytes by experiment; those of calls under an empty name
         self._senders = Counter[Sender]()
+        self._rejected: dict[bytes, float] = {}  # experiments whose call was rejected, and when
 
     async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
         """The body to read; raise `TacitError` for a request that is rejected without it."""
@@ -212,26 +215,33 @@ class BodyRules:
         if found.length > self._limits.call_bytes:
             raise BodyError(413, f"The body must have at most {self._limits.call_bytes} bytes.")
         scope[CALL_SCOPE] = found
-        return ExpectedBody(found.length, exact=True, digest=found.digest)
+        return ExpectedBody(found.length, exact=True, digest=found.digest, caller=found.experiment)
 
     def holding(self, expected: ExpectedBody, begun: bytes = b"") -> AbstractContextManager[None]:
         """Bound the large bodies in memory: together at most the largest call, and as many calls.
 
         A slot sends one report or `AT_ONCE` stage messages at a time, and an experiment leaves a
         quarter to others: so strangers, single slots and the slots of one experiment keep nobody
-        else out.
+        else out. Experiments take turns with calls, so one coordinator keeps out no other.
         """
         size = expected.size if expected.size > self._limits.admin_bytes else 0
         sender = expected.known if expected.sender is None else expected.sender(begun)
         most = AT_ONCE if expected.sender is None else 1
-        return self._holding(size, sender, most) if size or sender else nullcontext()
+        if not size and not sender:
+            return nullcontext()
+        return self._holding(size, sender, most, expected.caller)
 
     @contextmanager
-    def _holding(self, size: int, sender: Sender | None, most: int) -> Iterator[None]:
+    def _holding(
+        self, size: int, sender: Sender | None, most: int, caller: bytes
+    ) -> Iterator[None]:
         name = b"" if sender is None else sender.experiment
         busy = sender is not None and self._senders[sender] >= most
-        if busy or not self._fits(name, size):
+        if busy or not self._fits(name, size) or not self._is_first(caller):
+            if caller:
+                self._rejected[caller] = time.monotonic()
             raise Unavailable("another large call is in progress: retry later")
+        self._rejected.pop(caller, None)
         self._held[name] += size
         if sender is not None:
             self._senders[sender] += 1
@@ -241,6 +251,12 @@ class BodyRules:
             self._held -= Counter({name: size})  # keeps what is above 0
             if sender is not None:
                 self._senders -= Counter({sender: 1})
+
+    def _is_first(self, caller: bytes) -> bool:
+        """Whether no other experiment waits longer: its call was rejected, and is repeated soon."""
+        since = time.monotonic() - SLOWEST
+        self._rejected = {one: when for one, when in self._rejected.items() if when > since}
+        return not caller or next(iter(self._rejected), caller) == caller
 
     def _fits(self, name: bytes, size: int) -> bool:
         """Whether a large body fits into memory beside the other bodies in progress."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -95,6 +96,7 @@ class CallCheck:
     ) -> None:
         self._key_of, self._clock = key_of, clock
         self._seen: OrderedDict[bytes, float] = OrderedDict()
+        self._lock = threading.Lock()  # calls are checked in threads
 
     def __call__(self, path: str, call: str, signature: str) -> CallHeader | None:
         """The header of a new call; None if the headers are malformed.
@@ -110,7 +112,8 @@ class CallCheck:
             verify(Signed.CALL, said, bytes.fromhex(signature), public, "the coordinator")
         except Rejected as reason:
             raise Forbidden(str(reason)) from None
-        self._remember(header)
+        with self._lock:
+            self._remember(header)
         return header
 
     def _remember(self, header: CallHeader) -> None:
