@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.version import __version__
+from tacit.version import __version__ as __version__
 
 _HOMES = {
     "algorithms": (
@@ -42,86 +42,52 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "ApproximateDP",
-    "Arm",
-    "ArmsProblem",
-    "Binomial",
-    "ContextualProblem",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Environment",
-    "Estimate",
-    "Experiment",
-    "FromFunction",
-    "Guarantee",
-    "Guaranteed",
-    "KnownPerRound",
-    "Learner",
-    "LinearProblem",
-    "NoiseDistribution",
-    "NonPrivate",
-    "OwnSilos",
-    "PerRound",
-    "Protocol",
-    "PureDP",
-    "Result",
-    "Results",
-    "Round",
-    "SilosProblem",
-    "Skellam",
-    "SumProtocol",
-    "TacitError",
-    "TrustModel",
-    "__version__",
-    "algorithm",
-    "algorithms",
-    "begin",
-    "calibrate",
-    "compare",
-    "from_frame",
-    "load",
-    "option",
-    "plan",
-    "privacy_of",
-    "read_table",
-    "save",
-    "simulate",
-    "sweep",
-]
+__all__ = sorted([*_HOME_OF, "__version__", "algorithms"])
 
 if TYPE_CHECKING:
-    from tacit.algorithms import (
-        ArmsProblem,
-        ContextualProblem,
-        LinearProblem,
-        SilosProblem,
-        algorithm,
-        option,
-    )
-    from tacit.algorithms.registry import begin
-    from tacit.bandits.contract import Learner
-    from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table
-    from tacit.errors import TacitError
-    from tacit.experiment import Experiment, load, save
-    from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseDistribution, Skellam
-    from tacit.privacy import (
-        ApproximateDP,
-        Guarantee,
-        Guaranteed,
-        KnownPerRound,
-        NonPrivate,
-        PureDP,
-        calibrate,
-        privacy_of,
-    )
-    from tacit.protocols.contract import Protocol, SumProtocol
-    from tacit.protocols.mechanism import PerRound
-    from tacit.simulation import Result, Results, compare, simulate
-    from tacit.simulation.sweeping import sweep
-    from tacit.studies.plan import plan
-    from tacit.trust import TrustModel
-    from tacit.types import Arm, Estimate, Round
+    from tacit.algorithms import ArmsProblem as ArmsProblem
+    from tacit.algorithms import ContextualProblem as ContextualProblem
+    from tacit.algorithms import LinearProblem as LinearProblem
+    from tacit.algorithms import SilosProblem as SilosProblem
+    from tacit.algorithms import algorithm as algorithm
+    from tacit.algorithms import option as option
+    from tacit.algorithms.registry import begin as begin
+    from tacit.bandits.contract import Learner as Learner
+    from tacit.environments import Environment as Environment
+    from tacit.environments import FromFunction as FromFunction
+    from tacit.environments import OwnSilos as OwnSilos
+    from tacit.environments import from_frame as from_frame
+    from tacit.environments import read_table as read_table
+    from tacit.errors import TacitError as TacitError
+    from tacit.experiment import Experiment as Experiment
+    from tacit.experiment import load as load
+    from tacit.experiment import save as save
+    from tacit.noise import Binomial as Binomial
+    from tacit.noise import DiscreteGaussian as DiscreteGaussian
+    from tacit.noise import DiscreteLaplace as DiscreteLaplace
+    from tacit.noise import NoiseDistribution as NoiseDistribution
+    from tacit.noise import Skellam as Skellam
+    from tacit.privacy import ApproximateDP as ApproximateDP
+    from tacit.privacy import Guarantee as Guarantee
+    from tacit.privacy import Guaranteed as Guaranteed
+    from tacit.privacy import KnownPerRound as KnownPerRound
+    from tacit.privacy import NonPrivate as NonPrivate
+    from tacit.privacy import PureDP as PureDP
+    from tacit.privacy import calibrate as calibrate
+    from tacit.privacy import privacy_of as privacy_of
+    from tacit.protocols.contract import Protocol as Protocol
+    from tacit.protocols.contract import SumProtocol as SumProtocol
+    from tacit.protocols.mechanism import PerRound as PerRound
+    from tacit.simulation import Result as Result
+    from tacit.simulation import Results as Results
+    from tacit.simulation import compare as compare
+    from tacit.simulation import simulate as simulate
+    from tacit.simulation.sweeping import sweep as sweep
+    from tacit.studies.plan import plan as plan
+    from tacit.trust import TrustModel as TrustModel
+    from tacit.types import Arm as Arm
+    from tacit.types import Estimate as Estimate
+    from tacit.types import Round as Round
 
 
 def __getattr__(name: str) -> Any:
