@@ -132,18 +132,18 @@ class Experiment:
         return self.printed()
 
     def printed(self, guarantee: Guarantee | None = None) -> Guarantee | None:
-        """The guarantee as shown to readers.
+        """The guarantee that `Mechanism.printed` returns, for this learner.
 
         Parameters
         ----------
         guarantee : Guarantee, optional
-            The guarantee found round by round, if that of the whole run is not known beforehand.
+            As there.
 
         Returns
         -------
         Guarantee or None
-            `Mechanism.printed`; unchecked where a learner from outside tacit states how far one
-            participant moves the sums.
+            Unchecked where a learner from outside tacit states how far one participant moves the
+            sums.
         """
         shown = Mechanism.printed(self.mechanism, guarantee)
         if shown is None or not isinstance(self.mechanism, Releases) or is_own(type(self.learner)):

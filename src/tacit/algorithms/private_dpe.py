@@ -48,10 +48,7 @@ TRIALS = 2  # plays per feature, by default
 )
 def private_dpe(problem: FeaturedProblem) -> Experiment:
     """Fitted vectors under the requested trust model."""
-    import numpy as np
-
-    about = problem.privacy
-    table = np.eye(problem.arms) if problem.table is None else np.asarray(problem.table)
+    about, table = problem.privacy, problem.features
     dimension = linear_options.with_intercept(table).shape[1]
     plays = integer("plays", problem.plays or TRIALS * dimension, at_least=1)
     if plays > (most := most_plays(dimension)):

@@ -19,6 +19,9 @@ from tacit.algorithms.registry import algorithm
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from tacit.experiment import Experiment
 
 FIRST = 20.0  # participants of an option in the first phase, in standard deviations of its noise
@@ -31,6 +34,13 @@ class FeaturedProblem(ArmsProblem):
     """A multi-armed bandit problem whose options have features, in `table`."""
 
     featured: ClassVar[bool] = True
+
+    @property
+    def features(self) -> npt.NDArray[np.float64]:
+        """The options' features, one row each; without any, every option has one of its own."""
+        import numpy as np
+
+        return np.eye(self.arms) if self.table is None else np.asarray(self.table)
 
 
 @algorithm(
@@ -48,10 +58,8 @@ class FeaturedProblem(ArmsProblem):
 )
 def private_pe(problem: FeaturedProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
-    import numpy as np
-
     make, smallest, how = protocols(problem)
-    table = np.eye(problem.arms) if problem.table is None else np.asarray(problem.table)
+    table = problem.features
     if problem.privacy.trust == TrustModel.LOCAL:
         usual = LOCAL / problem.epsilon_per_number**2
     else:

@@ -50,15 +50,10 @@ def demo(
     """
     if context.invoked_subcommand is not None:
         return
-    with needs_live():
-        from tacit.service.demo.play import DemoSettings
-
-    _check_people(people)
-    integer("seed", seed, at_least=0)
     one_of("trust", trust, DEPLOYABLE)
     if proofs and trust != TrustModel.TWO_SERVERS:
         raise TacitError(f"--proofs needs --trust two-servers, not {trust}: leave one of them out")
-    settings = DemoSettings(people, seed, TrustModel(trust), proofs, keep)
+    settings = _settings(people, seed, trust=TrustModel(trust), proofs=proofs, keep=keep)
     _play(settings, out, "report.html", as_json)
 
 
@@ -95,17 +90,18 @@ def contextual(
     """Learn which option is best for whom, live on this machine: two servers, and simulated
     devices that choose by their participant's context. It ends by itself.
     """
+    settings = _settings(people, seed, keep=keep, contextual=True)
+    _play(settings, out, "contextual.html", as_json)
+
+
+def _settings(people: int, seed: int, **more: Any) -> DemoSettings:
+    """The checked settings of a demonstration."""
     with needs_live():
         from tacit.service.demo.play import DemoSettings
 
-    _check_people(people)
-    integer("seed", seed, at_least=0)
-    _play(DemoSettings(people, seed, keep=keep, contextual=True), out, "contextual.html", as_json)
-
-
-def _check_people(people: int) -> None:
     if not LEAST <= people <= MOST:
         raise TacitError(f"people is {people:.4g}: must be from {LEAST} to {MOST:,}")
+    return DemoSettings(people, integer("seed", seed, at_least=0), **more)
 
 
 def _wait(progress: DemoProgress) -> None:

@@ -32,6 +32,7 @@ from tacit.privacy import (
 )
 from tacit.privacy.accounting import in_distinct_rounds
 from tacit.protocols.contract import random_level, rounded
+from tacit.protocols.shuffled_bits import labelled_bits, ones_by_label
 from tacit.protocols.sums import modular_sum
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -207,15 +208,13 @@ class ShuffledVector(LevelProtocol):
         noise bits that are one.
         """
         noise = Binomial(self.noise_bits, self.bias).draw(self.coordinates)
-        length = self.precision + self.noise_bits
         ones = [level + int(extra) for level, extra in zip(self.encode(vector), noise, strict=True)]
-        return [[1] * count + [0] * (length - count) for count in ones]
+        return labelled_bits(ones, self.precision + self.noise_bits)
 
     def combine(self, messages: Sequence[Any]) -> Aggregate:
-        """The number of ones per label, the only information that a permutation preserves."""
+        """The number of ones per label."""
         self.check_reports(len(messages))
-        ones = np.array([[sum(bits) for bits in message] for message in messages])
-        return Aggregate(tuple(ones.sum(axis=0).tolist()), len(messages))
+        return ones_by_label(messages)
 
     def view_distribution(self, total: int, reports: int) -> Table:
         """The number of ones among the bits of one label."""

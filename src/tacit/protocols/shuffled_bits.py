@@ -8,6 +8,7 @@ Algorithm 7 are the general one. Calibration is exact, on the number of ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -117,6 +118,21 @@ GRID = (
 )
 # smaller sizes are calibrated individually: a grid of integers would cost them up to half
 COARSEST = 16
+
+
+def labelled_bits(ones: Sequence[int], length: int) -> list[list[int]]:
+    """One row of `length` bits per label: ones first, since the shuffler permutes them.
+
+    >>> labelled_bits([1, 0], 2)
+    [[1, 0], [0, 0]]
+    """
+    return [[1] * count + [0] * (length - count) for count in ones]
+
+
+def ones_by_label(messages: Sequence[Sequence[Sequence[int]]]) -> Aggregate:
+    """The number of ones per label, the only information that a permutation preserves."""
+    ones = np.array([[sum(bits) for bits in message] for message in messages])
+    return Aggregate(tuple(ones.sum(axis=0).tolist()), len(messages))
 
 
 @lru_cache(maxsize=4096)

@@ -33,6 +33,7 @@ from tacit.noise import Binomial, NoiseDistribution, Table
 from tacit.noise.table import convolution_power, sum_of_bits
 from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, View, state_drawn_arithmetic
 from tacit.protocols.contract import Protocol
+from tacit.protocols.shuffled_bits import labelled_bits, ones_by_label
 from tacit.protocols.split_and_mix import shuffled_guarantee
 from tacit.protocols.statistics import (
     CornerStatistic,
@@ -420,15 +421,14 @@ class ShuffledTable(StatisticSum):
 
     def randomize(self, x: Any) -> list[list[int]]:
         """Bits of every cell, ones first; the noise is drawn before the cell is read."""
-        drawn, length = self._ones(1).draw(self.coordinates), 1 + self.noise_bits
+        drawn = self._ones(1).draw(self.coordinates)
         ones = [bit + int(more) for bit, more in zip(self.statistic.encode(x), drawn, strict=True)]
-        return [[1] * count + [0] * (length - count) for count in ones]
+        return labelled_bits(ones, 1 + self.noise_bits)
 
     def combine(self, messages: Sequence[Any]) -> Aggregate:
         """The number of ones of every cell."""
         self.check_reports(len(messages))
-        ones = np.array([[sum(bits) for bits in message] for message in messages])
-        return Aggregate(tuple(ones.sum(axis=0).tolist()), len(messages))
+        return ones_by_label(messages)
 
     def analyze(self, released: Aggregate) -> Estimate:
         """The number of reports in each cell: ones less the expected noise."""

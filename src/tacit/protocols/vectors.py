@@ -95,7 +95,7 @@ def _peak(distribution: Any, reach: float) -> float:
 class VectorProtocol(Protocol):
     """A protocol P = (R, S, A) for sums of one vector in [-B, B]^s per participant.
 
-    A subclass defines `randomize`, `combine`, `view_distribution`, `simulate` and `spread`.
+    A subclass defines `randomize`, `view_distribution`, `simulate` and `spread`.
     `spread` is the error of the means as (proxy, reach, stated), the same in every coordinate.
     """
 
@@ -129,6 +129,11 @@ class VectorProtocol(Protocol):
             )
         return np.asarray(np.clip(array, -self.bound, self.bound))
 
+    def combine(self, messages: Sequence[Any]) -> Aggregate:
+        """The sum."""
+        self.check_reports(len(messages))
+        return Aggregate(tuple(np.sum(messages, axis=0).tolist()), len(messages))
+
     @abstractmethod
     def spread(self, reports: int) -> tuple[float, float, float]:
         """(proxy, reach, stated) of the error in a mean of this many reports."""
@@ -157,11 +162,6 @@ class Plain(VectorProtocol):
     def randomize(self, vector: npt.ArrayLike) -> Floats:
         """The vector itself."""
         return self.check(vector)
-
-    def combine(self, messages: Sequence[Any]) -> Aggregate:
-        """The sum."""
-        self.check_reports(len(messages))
-        return Aggregate(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """Always raises TacitError: the server sees every vector."""
@@ -284,11 +284,6 @@ class LocalVectors(VectorProtocol):
         unit = Fraction(self.unit)
         steps = [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
         return np.asarray((np.array(steps) + drawn) * self.unit)
-
-    def combine(self, messages: Sequence[Any]) -> Aggregate:
-        """The sum."""
-        self.check_reports(len(messages))
-        return Aggregate(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_distribution(self, total: int, reports: int) -> NoiseDistribution:
         """One message's noise about 0, in steps of the grid."""

@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 
 from tacit.bandits.contextual import moments
+from tacit.bandits.contextual.ellipsoid import extreme_features
 from tacit.bandits.contextual.moment_fit import VARIANCE, Moments
 from tacit.bandits.contextual.table_fit import TableHistograms
 from tacit.bandits.linear.design import near_g_optimal
@@ -118,6 +119,18 @@ class LinearSet:
             low, high = np.maximum(low, centre - width), np.minimum(high, centre + width)
         return low, high
 
+    def longest(self) -> float:
+        """The largest |θ| in the set, if it is below the known bound."""
+        low, high = self.bounds(np.eye(len(self.first)))
+        return min(self.length, float(np.linalg.norm(np.maximum(np.abs(low), np.abs(high)))))
+
+
+def spread_and_radius(inner: Floats, kappa: float, failure: float) -> tuple[Floats, float]:
+    """κ I + S of a martingale whose squares are at most S, and the radius of its mixture bound."""
+    unit = np.eye(len(inner))
+    grown = float(np.linalg.slogdet(unit + inner / kappa)[1])
+    return kappa * unit + inner, math.sqrt(2 * math.log(2 / failure) + grown)
+
 
 @lru_cache(maxsize=64)
 def longest_parameter(features: FeatureMap) -> float:
@@ -125,7 +138,7 @@ def longest_parameter(features: FeatureMap) -> float:
 
     For a design π on features with Σ π x xᵀ >= l I, ½ >= max |x·θ| >= √l |θ|.
     """
-    points = np.array([v for code in features.extremes() for v in features.exact(code)])
+    points = extreme_features(features)
     design = near_g_optimal(points, ratio=1.02)
     chosen = points[design.support]
     second = (chosen * design.weights[:, None]).T @ chosen
@@ -169,14 +182,11 @@ def linear_set(released: Moments, features: FeatureMap, horizon: int, level: flo
     for _ in range(1 + SHRINKS):
         extra = squares @ (released.first_noise + 2 * released.second_noise * length**2)
         inner = VARIANCE * held + extra * np.eye(d)
-        grown = float(np.linalg.slogdet(np.eye(d) + inner / kappa)[1])
-        radius = math.sqrt(2 * math.log(2 / failure) + grown)
+        spread, radius = spread_and_radius(inner, kappa, failure)
         misfit = length * math.sqrt(d) / (2 * features.resolution)
         participants = float(released.participants.sum())
-        spread = kappa * np.eye(d) + inner
         found = LinearSet(first, second, spread, held, participants, radius, length, misfit)
-        low, high = found.bounds(np.eye(d))
-        length = min(length, float(np.linalg.norm(np.maximum(np.abs(low), np.abs(high)))))
+        length = found.longest()
     assert found is not None
     return found
 

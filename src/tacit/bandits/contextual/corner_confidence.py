@@ -32,7 +32,13 @@ import math
 
 import numpy as np
 
-from tacit.bandits.contextual.confidence import SHRINKS, USUAL, LinearSet, longest_parameter
+from tacit.bandits.contextual.confidence import (
+    SHRINKS,
+    USUAL,
+    LinearSet,
+    longest_parameter,
+    spread_and_radius,
+)
 from tacit.bandits.contextual.corner_fit import corner_shapes
 from tacit.bandits.contextual.histograms import Histograms
 from tacit.bandits.contextual.moment_fit import VARIANCE
@@ -75,13 +81,10 @@ def corner_set(
         rounding = participants * _constants(shapes.padding) * steep**2
         inner = VARIANCE * seen_part + noisy
         inner = inner + np.einsum("g,gia,gja->ij", rounding, shapes.maps, shapes.maps)
-        grown = float(np.linalg.slogdet(np.eye(d) + inner / kappa)[1])
-        radius = math.sqrt(2 * math.log(2 / failure) + grown)
-        spread = kappa * np.eye(d) + inner
+        spread, radius = spread_and_radius(inner, kappa, failure)
         total = float(histograms.people.sum())
         found = LinearSet(first, second, spread, seen_part, total, radius, length, 0.0)
-        low, high = found.bounds(np.eye(d))
-        length = min(length, float(np.linalg.norm(np.maximum(np.abs(low), np.abs(high)))))
+        length = found.longest()
         slopes = shapes.maps[:, :, 1:].transpose(0, 2, 1).reshape(-1, d)
         if len(slopes):
             low, high = found.bounds(slopes)

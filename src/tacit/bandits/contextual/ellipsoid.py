@@ -61,7 +61,7 @@ def scaled_map(
     raw = raw / np.where(rows > 0, rows, 1.0)
     size = float(np.abs(raw).sum(axis=2).max()) * math.sqrt(raw.shape[1])
     shape = FeatureMap(tuple(fields), tuple(options), rows_of(raw / (4 * size)), resolution=1 << 20)
-    points = np.array([vector for code in shape.extremes() for vector in shape.exact(code)])
+    points = extreme_features(shape)
     change = enclosing(points)
     moved = np.einsum("rd,kdm->krm", change, raw / (4 * size))
     longest = float(np.linalg.norm(points @ change.T, axis=1).max())
@@ -73,6 +73,11 @@ def scaled_map(
         )
     scale = room * (1 - MARGIN) / longest
     return FeatureMap(tuple(fields), tuple(options), rows_of(moved * scale), resolution)
+
+
+def extreme_features(features: FeatureMap) -> Floats:
+    """The features of all options in all extreme contexts, one row each."""
+    return np.array([vector for code in features.extremes() for vector in features.exact(code)])
 
 
 def enclosing(points: Floats) -> Floats:
@@ -96,7 +101,7 @@ def enclosing(points: Floats) -> Floats:
 
 def constant_direction(features: FeatureMap) -> Floats | None:
     """A c with c·x = 1 for the features of every context and option; None if there is none."""
-    points = np.array([v for code in features.extremes() for v in features.exact(code)])
+    points = extreme_features(features)
     found = np.linalg.lstsq(points, np.ones(len(points)), rcond=None)[0]
     exact = float(np.abs(points @ found - 1).max()) < 1e-6
     return np.asarray(found) if exact else None
