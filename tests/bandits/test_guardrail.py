@@ -393,7 +393,7 @@ def test_a_guardrail_is_set_once_before_the_first_round() -> None:
     ("options", "message"),
     [
         ({"name": ""}, "has no name"),
-        ({"better": "faster"}, "better is 'faster': must be lower or higher"),
+        ({"better": "faster"}, "better is 'faster': must be one of lower, higher"),
         ({"margin": -0.1}, "margin is -0.1"),
         ({"margin": 1.0}, "margin is 1"),
         ({"level": 1.0}, "level is 1"),

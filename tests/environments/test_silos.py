@@ -103,7 +103,7 @@ def test_body_features_are_read_and_invalid_files_rejected(tmp_path: Path) -> No
         read_ranking(path, silos=100)
     with pytest.raises(TacitError, match="MSLR-WEB10K"):
         read_ranking(tmp_path / "missing.txt")
-    with pytest.raises(TacitError, match="title or body"):
+    with pytest.raises(TacitError, match="one of title, body"):
         read_ranking(path, field="url")  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from tacit.algorithms.problems import (
     group,
     option,
 )
-from tacit.errors import TacitError, one_of, positive, probability
+from tacit.errors import TacitError, one_of, positive, probability, require
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -302,13 +302,10 @@ class ArmsProblem(Problem):
         if self.environment.means is not None:
             self._settle("arms", len(self.environment.means))
         self._check_counts(arms=2, horizon=1, rounds=1)
-        if self.horizon < self.arms:
-            raise TacitError(
-                f"horizon is {self.horizon}: must be at least the {self.arms} arms. Use fewer "
-                "arms or more participants"
-            )
-        if not 1 < self.growth < float("inf"):
-            raise TacitError(f"growth is {self.growth:g}: must be greater than 1, such as 4")
+        rule = f"at least the {self.arms} arms. Use fewer arms or more participants"
+        require(self.horizon >= self.arms, "horizon", self.horizon, rule)
+        growing = 1 < self.growth < float("inf")
+        require(growing, "growth", f"{self.growth:g}", "greater than 1, such as 4")
         remedy = "the probability that the best option is dropped, such as 0.1"
         probability("failure_probability", self.failure_probability, remedy)
         remedy = "the control's share of all participants, such as 0.2"
@@ -329,11 +326,9 @@ class ArmsProblem(Problem):
                 f"guardrail is {self.guardrail!r}, which compares options with the control, but "
                 "control_share is 0: give the control a share, such as 0.2"
             )
-        if means is not None and len(means) != self.arms:
-            raise TacitError(
-                f"guardrail_means is {_listed(means)}: must be {self.arms} numbers, one for "
-                "each option"
-            )
+        if means is not None:
+            rule = f"{self.arms} numbers, one for each option"
+            require(len(means) == self.arms, "guardrail_means", _listed(means), rule)
 
     @property
     def metrics(self) -> int:

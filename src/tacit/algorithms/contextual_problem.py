@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from tacit.algorithms.problems import DEFAULT_DELTA, Checked, Problem, Start, group, option
 from tacit.contextual.corners import MOST_CORNERS, corner_count, squared_lengths
 from tacit.contextual.feature_maps import FeatureMap
-from tacit.errors import TacitError, one_of, positive, probability
+from tacit.errors import TacitError, one_of, positive, probability, require
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -186,8 +186,9 @@ class ContextualProblem(Problem):
     def __post_init__(self) -> None:
         self._check_counts(arms=2, horizon=1, smallest=1, first_round=1)
         self._check_words()
-        if self.growth is not None and not 1 < self.growth < float("inf"):
-            raise TacitError(f"growth is {self.growth:g}: must be above 1, such as 1.5")
+        if self.growth is not None:
+            growing = 1 < self.growth < float("inf")
+            require(growing, "growth", f"{self.growth:g}", "above 1, such as 1.5")
         remedy = "the share of participants who get one option for everybody, such as 0.05"
         probability("evaluation", self.evaluation, remedy, zero=True)
 

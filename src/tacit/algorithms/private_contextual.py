@@ -27,7 +27,7 @@ from tacit.algorithms.lazy_imports import (
 from tacit.algorithms.problems import DEFAULT_DELTA
 from tacit.algorithms.registry import algorithm
 from tacit.contextual.corners import corner_count
-from tacit.errors import TacitError
+from tacit.errors import TacitError, require
 from tacit.names import name_of
 from tacit.trust import TrustModel
 
@@ -202,11 +202,8 @@ def compose(
         how |= {"missing": problem.missing, "dishonest": problem.dishonest}
     fewest = LEAST_FIRST if trust.shares_noise and problem.smallest == 1 else 1
     smallest = max(problem.smallest, fewest)
-    if smallest > problem.horizon:
-        raise TacitError(
-            f"horizon is {problem.horizon}: must be at least {smallest}, the smallest round of "
-            f"{trust}"
-        )
+    rule = f"at least {smallest}, the smallest round of {trust}"
+    require(problem.horizon >= smallest, "horizon", problem.horizon, rule)
     small = make(max(smallest, 2), **how)
     status = with_secret(small.guarantee)
     policies = mechanism.PerRound(make, how, status, smallest)

@@ -16,7 +16,7 @@ from tacit.algorithms.problems import (
     group,
     option,
 )
-from tacit.errors import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability, require
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -134,8 +134,7 @@ class SilosEnvironment(Checked):
 
     def __post_init__(self) -> None:
         self._check_counts(actions=1)
-        if not self.deviation >= 0:
-            raise TacitError(f"deviation is {self.deviation}: must be at least 0")
+        require(self.deviation >= 0, "deviation", self.deviation, "at least 0")
         self._check_words()
 
     def world(self, silos: int, dimension: int, rng: np.random.Generator) -> World:

@@ -17,7 +17,7 @@ from itertools import accumulate
 from tacit.algorithms.silos_problem import SilosProblem
 from tacit.assumptions import Derivation, DishonestAtMost, Scope
 from tacit.bandits.contextual import moments
-from tacit.errors import TacitError
+from tacit.errors import TacitError, require
 from tacit.privacy import ApproximateDP
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.search import least
@@ -225,12 +225,12 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     e, d, silos = problem.privacy.epsilon, problem.privacy.delta, problem.silos
     if problem.constants == "tight":
         limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
-        if e > limit:
-            raise TacitError(
-                f"epsilon is {e:g}: must be at most √κ/(T√M) = {limit:.2g} for amplification by "
-                "shuffling silos (ZC24 Theorem 5.3, with constant 1). Use secagg-fedlinucb or "
-                "sdp-fedlinucb-vec, which hold at every epsilon"
-            )
+        rule = (
+            f"at most √κ/(T√M) = {limit:.2g} for amplification by shuffling silos (ZC24 Theorem "
+            "5.3, with constant 1). Use secagg-fedlinucb or sdp-fedlinucb-vec, which hold at every "
+            "epsilon"
+        )
+        require(e <= limit, "epsilon", f"{e:g}", rule)
         if problem.privacy.visits_repeatedly:
             raise TacitError(
                 "participations is more than 1; amplification covers one participation: use "
@@ -241,11 +241,9 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
         )
         sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
         return _shuffled(problem, _tree(problem, sigma, TrustModel.SHUFFLER, "gaussian"))
-    if d >= nodes(problem) / problem.horizon:
-        raise TacitError(
-            f"delta is {d:g}: must be below κ/T = {nodes(problem) / problem.horizon:.2g} for "
-            "the noise of ZC24 Theorem 5.3. Use a smaller delta, or secagg-fedlinucb"
-        )
+    below = nodes(problem) / problem.horizon
+    remedy = "for the noise of ZC24 Theorem 5.3. Use a smaller delta, or secagg-fedlinucb"
+    require(d < below, "delta", f"{d:g}", f"below κ/T = {below:.2g} {remedy}")
     logs = (
         math.log(1 / d)
         * math.log(nodes(problem) / (d * problem.horizon))
@@ -271,11 +269,8 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
             raise TacitError("bits is printed, but constants is tight: use --constants paper")
         return _tight(problem, "tree", TrustModel.SHUFFLER, "binomial")
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
-    if e > limit:
-        raise TacitError(
-            f"epsilon is {e:g}: must be at most {limit:.3g} for ZC24 Theorem 5.5. Use tight "
-            "constants, or secagg-fedlinucb"
-        )
+    remedy = "for ZC24 Theorem 5.5. Use tight constants, or secagg-fedlinucb"
+    require(e <= limit, "epsilon", f"{e:g}", f"at most {limit:.3g} {remedy}")
     if problem.bits == "printed":
         return _printed_bits(problem)
     sigma = (

@@ -13,7 +13,7 @@ from typing import Any
 
 from tacit.bandits.arm_summaries import SummarySettings, failure_left, interval, level_of
 from tacit.bandits.confidence_sequences import Tally, is_larger
-from tacit.errors import TacitError, probability
+from tacit.errors import TacitError, one_of, probability
 from tacit.types import ArmSummary, Estimate
 
 DIRECTIONS = ("lower", "higher")
@@ -43,8 +43,7 @@ class Guardrail:
     def __post_init__(self) -> None:
         if not self.name:
             raise TacitError("the guardrail has no name: give the second metric's, such as errors")
-        if self.better not in DIRECTIONS:
-            raise TacitError(f"better is {self.better!r}: must be lower or higher")
+        one_of("better", self.better, DIRECTIONS)
         remedy = "how much worse than the control is tolerated, such as 0.01"
         probability("margin", self.margin, remedy, zero=True)
         probability("level", self.level, "it is the confidence level of a pause, such as 0.95")

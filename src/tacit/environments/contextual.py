@@ -29,7 +29,7 @@ from tacit.contextual.feature_maps import (
 )
 from tacit.environments.callables import check_rewards
 from tacit.environments.contract import FINE, World
-from tacit.errors import TacitError
+from tacit.errors import TacitError, require
 from tacit.protocols.contract import rounded
 from tacit.protocols.statistic_sums import StatisticTotals
 from tacit.protocols.statistics import Answers
@@ -301,11 +301,9 @@ def random_linear(
     """
     names = tuple(f"option {k + 1}" for k in range(options))
     count = 3 if kind == "random" else dimension - options
-    if not (1 <= count < options or kind == "random") or dimension < 2:
-        raise TacitError(
-            f"dimension is {dimension}: must be from {options + 1} to {2 * options - 1} for "
-            f"interactions with {options} options"
-        )
+    rule = f"from {options + 1} to {2 * options - 1} for interactions with {options} options"
+    holds = (1 <= count < options or kind == "random") and dimension >= 2
+    require(holds, "dimension", dimension, rule)
     fields = tuple(
         BoundedNumber(f"number {k + 1}", -1.0, 1.0)
         if k % 3 == 1

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.environments.contract import World
-from tacit.errors import TacitError, integer, positive
+from tacit.errors import TacitError, integer, positive, require
 from tacit.types import Codec, Design, Fit, Floats, Integers, Played, Round
 
 CHUNK = 1 << 20  # simulated reports held in memory at a time
@@ -299,12 +299,9 @@ def random_population(
     table, direction = _sphere(dimension, actions, rng, cover)
     reward_std = NOISE_SHARE * bound
     room = bound - reward_std - client_std * np.abs(table).sum(axis=1)
-    if room.min() <= 0:
-        raise TacitError(
-            f"client_std is {client_std:g}: must be below "
-            f"{(bound - reward_std) / math.sqrt(dimension):.3g} in {dimension} dimensions, at a "
-            f"bound of {bound:g}. Or use a larger bound."
-        )
+    below = f"below {(bound - reward_std) / math.sqrt(dimension):.3g} in {dimension} dimensions"
+    rule = f"{below}, at a bound of {bound:g}. Or use a larger bound."
+    require(room.min() > 0, "client_std", f"{client_std:g}", rule)
     with np.errstate(divide="ignore"):
         length = min(1.0, float((room / np.abs(table @ direction)).min()))
     return Population(table, length * (1 - 1e-12) * direction, client_std, reward_std, bound, size)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tacit.environments.contract import World
 from tacit.environments.lasso import lasso
 from tacit.environments.replay import LARGEST_LABEL, check_enough, check_fold, read_mslr_rows
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, one_of
 from tacit.names import is_own
 from tacit.types import Floats, Played, Policy, Round
 
@@ -403,8 +403,7 @@ def columns_of(field: Field) -> npt.NDArray[np.int64]:
     >>> len(columns_of("title")), len(columns_of("body"))
     (57, 78)
     """
-    if field not in ("title", "body"):
-        raise TacitError(f"field is {field!r}: must be title or body.")
+    one_of("field", field, get_args(Field))
     stream = {name: list(range(offset, 125, 5)) for offset, name in enumerate(STREAMS)}
     if field == "title":
         return np.array(sorted(stream["title"] + PAGE + stream["url"][:21]))

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tacit.errors import TacitError, probability
+from tacit.errors import TacitError, probability, require
 from tacit.noise.distribution import Floats, Integers, NoiseDistribution
 
 LOG_FLOOR = -45.0  # of the probabilities that are convolved
@@ -55,19 +55,14 @@ class NoiseTest:
 
     def __post_init__(self) -> None:
         probability("rate", self.rate)
-        if len(self.distributions) < 2:
-            raise TacitError(
-                f"number of releases is {len(self.distributions)}: must be 2 or more to be tested"
-            )
+        size = len(self.distributions)
+        require(size >= 2, "number of releases", size, "2 or more to be tested")
 
     def p_values(self, values: Sequence[int]) -> dict[Fault, float]:
         """The p-value of each statistic."""
         observed = np.asarray(values, dtype=np.int64)
-        if len(observed) != len(self.distributions):
-            raise TacitError(
-                f"number of values is {len(observed)}: must be {len(self.distributions)}, one for "
-                "each distribution"
-            )
+        size, wanted = len(observed), len(self.distributions)
+        require(size == wanted, "number of values", size, f"{wanted}, one for each distribution")
         off = observed - self._centres
         return {
             Fault.SPREAD: _two_sided(self._spread, int(np.abs(off).sum())),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability, require
 from tacit.papers.count_ratios import integer_ratio, round_up, tilted_ratio
 from tacit.sampling.certificates import (
     Certificate,
@@ -78,11 +78,8 @@ def certify(
     >>> certificate.kind, float(certificate.epsilon)
     ('every-k', 0.844951962)
     """
-    if parameters.precision != 1:
-        raise TacitError(
-            f"precision is {parameters.precision}: must be 1 for a certificate. Round rewards to "
-            "bits at random, which keeps their mean."
-        )
+    rule = "1 for a certificate. Round rewards to bits at random, which keeps their mean."
+    require(parameters.precision == 1, "precision", parameters.precision, rule)
     users = parameters.users
     kind = kind or ("every-k" if users <= LARGEST_EVERY_K else "extreme-k")
     method = method or (

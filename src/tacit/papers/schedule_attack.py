@@ -27,7 +27,7 @@ from tacit.algorithms.silos_problem import SilosProblem
 from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
-from tacit.errors import TacitError, integer
+from tacit.errors import integer, require
 from tacit.privacy import ApproximateDP
 from tacit.privacy.audit import lower_bound
 from tacit.rounding import down
@@ -143,8 +143,7 @@ def attack(
     this likelihood test.
     """
     count = integer("games", games, at_least=1)
-    if count > MOST_RUNS:
-        raise TacitError(f"games is {count:.4g}: must be at most {MOST_RUNS:,}.")
+    require(count <= MOST_RUNS, "games", f"{count:.4g}", f"at most {MOST_RUNS:,}.")
     rng = np.random.default_rng(seed)
     problem = SilosProblem.of(
         silos=2, dimension=dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True

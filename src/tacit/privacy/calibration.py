@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from tacit.assumptions import Accounting, DistinctRounds, Method
-from tacit.errors import Number, TacitError, integer, positive, probability
+from tacit.errors import Number, TacitError, integer, one_of, positive, probability
 from tacit.noise import Binomial, NoiseDistribution
 from tacit.privacy import closed_forms
 from tacit.privacy.accounting import (
@@ -195,10 +195,8 @@ def calibrate(
     0.2472
     """
     family = _family(kind)
-    if constants not in ("tight", "paper"):
-        raise TacitError(f"constants is {constants!r}: must be tight or paper")
-    if norm not in ("linf", "l2"):
-        raise TacitError(f"norm is {norm!r}: must be linf or l2")
+    one_of("constants", constants, ("tight", "paper"))
+    one_of("norm", norm, ("linf", "l2"))
     problem = _Problem(
         family.kind,
         _sensitivity(family, norm, sensitivity),

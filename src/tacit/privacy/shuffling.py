@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-from tacit.errors import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability, require
 from tacit.noise import Binomial
 from tacit.noise.table import product
 from tacit.privacy.composition import advanced_composition
@@ -37,16 +37,12 @@ LARGEST_USERS = 10**11  # likely numbers of clones are tabulated: a few seconds 
 
 def _check(epsilon0: float, users: int) -> None:
     positive("epsilon0", epsilon0, "the guarantee of one message")
-    if epsilon0 > LARGEST_EPSILON0:
-        raise TacitError(
-            f"epsilon0 is {epsilon0:g}: must be at most {LARGEST_EPSILON0}. Above, even "
-            "shuffled messages have no meaningful privacy"
-        )
-    if integer("users", users, at_least=1) > LARGEST_USERS:
-        raise TacitError(
-            f"users is {Decimal(users):.4g}: must be at most {LARGEST_USERS:,}. The bound for that "
-            "many holds for more users, too"
-        )
+    remedy = "Above, even shuffled messages have no meaningful privacy"
+    rule = f"at most {LARGEST_EPSILON0}. {remedy}"
+    require(epsilon0 <= LARGEST_EPSILON0, "epsilon0", f"{epsilon0:g}", rule)
+    few = integer("users", users, at_least=1) <= LARGEST_USERS
+    rule = f"at most {LARGEST_USERS:,}. The bound for that many holds for more users, too"
+    require(few, "users", f"{Decimal(users):.4g}", rule)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, one_of
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["tree", "prefix", "square-root", "optimal"]
@@ -187,8 +187,7 @@ def _factors(kind: Kind, count: int) -> tuple[Floats, Floats]:
         lags = np.subtract.outer(np.arange(count), np.arange(count))
         root = np.where(lags >= 0, coefficients[np.abs(lags)], 0.0)
         return root, root
-    if kind not in KINDS:
-        raise TacitError(f"factorization is {kind!r}: must be one of {', '.join(KINDS)}")
+    one_of("factorization", kind, KINDS)
     right, left = np.zeros((count, count)), np.zeros((count, count))
     for k in range(1, count + 1):
         right[k - 1, k - (k & -k) : k] = 1.0

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import TacitError, integer, positive
+from tacit.errors import TacitError, integer, one_of, positive
 from tacit.noise import DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.privacy import ApproximateDP, Target, ThreatModel, View, state_drawn_arithmetic
 from tacit.privacy.accounting import in_distinct_rounds
@@ -52,8 +52,7 @@ def ball_noise(
     The grid is the coarsest power of two on which rounding adds little and noise of this kind is
     close enough to a Gaussian.
     """
-    if kind not in DISTRIBUTIONS:
-        raise TacitError(f"noise is {kind!r}: must be one of {', '.join(DISTRIBUTIONS)}")
+    one_of("noise", kind, DISTRIBUTIONS)
     make, steps = DISTRIBUTIONS[kind].of_std, 2
     while 2 * math.sqrt(coordinates) > ROUNDING * steps:
         steps *= 2

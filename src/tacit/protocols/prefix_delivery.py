@@ -25,7 +25,7 @@ from tacit.assumptions import (
     TrustedSilo,
     VisitsAtMost,
 )
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, require
 from tacit.noise import Binomial, DiscreteGaussian, NoiseDistribution, Skellam
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits, Form, Shares, Words
 from tacit.trust import SHUFFLE_SECURITY, TrustModel, View, split_shares
@@ -93,10 +93,8 @@ class Presence:
     def __post_init__(self) -> None:
         integer("batches", self.batches, at_least=1, remedy="a participant is in at least one")
         integer("visits", self.visits, at_least=1, remedy="a participant comes at least once")
-        if self.anywhere and self.batches != 1:
-            raise TacitError(
-                f"batches is {self.batches}: must be 1 with visits anywhere, which bound the total"
-            )
+        rule = "1 with visits anywhere, which bound the total"
+        require(self.batches == 1 or not self.anywhere, "batches", self.batches, rule)
 
     def records(self, silos: int, participants: int) -> list[tuple[int, ...]]:
         """The worst distributions over silos of the records that move in one batch.

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import Assumption
-from tacit.errors import TacitError, integer, positive
+from tacit.errors import TacitError, integer, positive, require
 from tacit.noise import NoiseDistribution
 from tacit.privacy import (
     ApproximateDP,
@@ -95,8 +95,7 @@ class PrefixSums:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trust", TrustModel(self.trust))
-        if self.trust not in DELIVERIES:
-            raise TacitError(f"trust is {self.trust}: must be one of {', '.join(DELIVERIES)}")
+        require(self.trust in DELIVERIES, "trust", self.trust, f"one of {', '.join(DELIVERIES)}")
         integer("silos", self.silos, at_least=1)
         if np.triu(self.shape.right, 1).any():
             raise TacitError(
@@ -114,11 +113,9 @@ class PrefixSums:
             )
         self._check_missing()
         positive("sensitivity", self.sensitivity, "it is the l2 sensitivity of a step's vector")
-        if self.noise not in self.delivery.noises:
-            raise TacitError(
-                f"noise is {self.noise!r}: must be one of {', '.join(self.delivery.noises)} under "
-                f"trust {self.trust}"
-            )
+        known = self.delivery.noises
+        rule = f"one of {', '.join(known)} under trust {self.trust}"
+        require(self.noise in known, "noise", repr(self.noise), rule)
         if self.noise in BITS and self.shape.kind in ("square-root", "optimal"):
             raise TacitError(
                 f"bits cannot be weighted by the coefficients of the {self.shape.kind} kind: use "

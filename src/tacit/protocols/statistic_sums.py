@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NotRequired, TypedDict, Unpack
 import numpy as np
 
 from tacit.contextual.feature_maps import FeatureMap
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, require
 from tacit.noise import Binomial, NoiseDistribution, Table
 from tacit.noise.table import convolution_power, sum_of_bits
 from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, View, state_drawn_arithmetic
@@ -199,11 +199,8 @@ class PrivateStatistic(StatisticSum):
     guarantee: Target
 
     def __init__(self, participants: int, statistic: Statistic, target: Target) -> None:
-        if target.participations != 1:
-            raise TacitError(
-                f"participations is {target.participations}: must be 1, because each participant "
-                "of a contextual experiment comes once"
-            )
+        rule = "1, because each participant of a contextual experiment comes once"
+        require(target.participations == 1, "participations", target.participations, rule)
         self.target = target
         super().__init__(participants, statistic)
 
@@ -399,8 +396,8 @@ class ShuffledTable(StatisticSum):
         target: ApproximateDP,
         threat: ThreatModel = NOBODY_MISSING,
     ) -> None:
-        if target.participations != 1:
-            raise TacitError(f"participations is {target.participations}: must be 1 with tables")
+        often = target.participations
+        require(often == 1, "participations", often, "1 with tables")
         self.target, self.threat = target, threat
         super().__init__(participants, statistic)
         self.bits_per_participant = self.coordinates * (1 + self.noise_bits)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
-from tacit.errors import TacitError, integer, positive
+from tacit.errors import TacitError, integer, positive, require
 from tacit.noise import DiscreteLaplace, NoiseDistribution
 from tacit.privacy import (
     ApproximateDP,
@@ -431,11 +431,11 @@ def paper_gaussian(
         sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon
     )
     true = GaussianLoss(distribution.sigma, sensitivity).delta(target.epsilon)
-    if true >= 1:
-        raise TacitError(
-            f"epsilon is {target.epsilon:g}: must be smaller with the paper's noise, whose true "
-            "delta is 1 there. Use tight constants, which are exact at every epsilon"
-        )
+    rule = (
+        "smaller with the paper's noise, whose true delta is 1 there. Use tight constants, which "
+        "are exact at every epsilon"
+    )
+    require(true < 1, "epsilon", f"{target.epsilon:g}", rule)
     return distribution, state_drawn_arithmetic(
         ApproximateDP(target.epsilon, true, view=view), distribution
     )

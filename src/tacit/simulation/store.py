@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import TacitError
+from tacit.errors import TacitError, one_of
 from tacit.simulation.files import atomic_file
 from tacit.simulation.log import LogContent, Rows, RunLog, read_log
 from tacit.simulation.table import ENCODED, Record, arrow_table, parquet_library
@@ -29,8 +29,7 @@ def chosen_kind(requested: str, directory: Path) -> str:
     """The format of the results file: that of an existing one, as requested, or by default Parquet
     if pyarrow is installed.
     """
-    if requested not in (*KINDS, "auto"):
-        raise TacitError(f"format is {requested!r}: must be one of auto, {', '.join(KINDS)}.")
+    one_of("format", requested, ("auto", *KINDS))
     there = [kind for kind in KINDS if (directory / f"results.{kind}").exists()]
     if there and requested not in ("auto", *there):
         raise TacitError(

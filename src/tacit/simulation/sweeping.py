@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import TacitError, integer
+from tacit.errors import TacitError, integer, one_of
 from tacit.privacy import Guarantee
 from tacit.simulation.engines import (
     ONE_THREAD,
@@ -54,8 +54,7 @@ class ExecutionConfig:
     progress: bool = False
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise TacitError(f"engine is {self.engine!r}: must be one of {', '.join(ENGINES)}.")
+        one_of("engine", self.engine, ENGINES)
         if self.workers is not None:
             integer("workers", self.workers, at_least=0, remedy="0 is this process itself")
         if self.address is not None and self.engine != "ray":

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.algorithms.problems import DEFAULT_DELTA, MOST
 from tacit.algorithms.registry import Algorithm
-from tacit.errors import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability, require
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.rounding import no_more
 from tacit.simulation.study import RunConfig
@@ -142,11 +142,8 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
-        if self.epsilon > LARGEST_EPSILON:
-            raise TacitError(
-                f"epsilon is {self.epsilon:g}: must be at most {LARGEST_EPSILON}. A larger one "
-                "gives no meaningful privacy."
-            )
+        rule = f"at most {LARGEST_EPSILON}. A larger one protects nothing."
+        require(self.epsilon <= LARGEST_EPSILON, "epsilon", f"{self.epsilon:g}", rule)
         if self.control_share is not None:
             remedy = "the fraction of participants that get the control, such as 0.2"
             probability("control_share", self.control_share, remedy, zero=True)
@@ -201,11 +198,9 @@ class PlanRequest:
         if trust is not TrustModel.SECURE_AGGREGATION:
             return self.delta
         left = Fraction(self.total_delta) - smallest_masking_delta(self.people.participations)
-        if left < 0:
-            raise TacitError(
-                f"delta is {self.total_delta:g}: must be at least {FORMULAS[trust]} with trust "
-                f"{trust}, whose masks need it. Use two-servers for delta 0."
-            )
+        needed = f"at least {FORMULAS[trust]} with trust {trust}, whose masks need it"
+        rule = f"{needed}. Use two-servers for delta 0."
+        require(left >= 0, "delta", f"{self.total_delta:g}", rule)
         return no_more(left)
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.contract import KeptLearner, Plan, check_horizon
-from tacit.errors import Number, TacitError, integer, one_of, positive, probability
+from tacit.errors import Number, integer, one_of, positive, probability, require
 from tacit.types import Arm, Estimate, Round
 
 CONSTANTS = ("tight", "paper")
@@ -184,10 +184,8 @@ class ForgettingElimination(Elimination):
         start: int = 1,
     ) -> None:
         super().__init__(arms, horizon, failure_probability, constants)
-        if positive("growth", growth) <= 1:
-            raise TacitError(
-                f"growth is {growth}: must be above 1, such as 2, so that batches grow"
-            )
+        rule = "above 1, such as 2, so that batches grow"
+        require(positive("growth", growth) > 1, "growth", growth, rule)
         self.growth = growth
         self.tail = tail
         self.start = integer("start", start, at_least=1)

@@ -17,7 +17,7 @@ from tacit.bandits.arms.bounds import NOTHING_KNOWN, MeanBound, leader
 from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.divergence import kl_upper
 from tacit.bandits.contract import KeptLearner, Learner, Plan, check_horizon
-from tacit.errors import Number, TacitError, as_fraction, integer, one_of, positive
+from tacit.errors import Number, as_fraction, integer, one_of, positive, require
 from tacit.types import Arm, Estimate, Round
 
 INDICES = ("chernoff", "variance")
@@ -27,8 +27,7 @@ def check_batches(learner: Learner, index: str, growth: Number) -> None:
     """Reject arguments from which no schedule of private batches can be made."""
     check_horizon(learner.arms, learner.horizon)
     one_of("index", index, INDICES)
-    if positive("growth", growth) <= 1:
-        raise TacitError(f"growth is {growth}: must be above 1, such as 1.4")
+    require(positive("growth", growth) > 1, "growth", growth, "above 1, such as 1.4")
 
 
 class PrivateKLUCB(KeptLearner):
@@ -74,10 +73,8 @@ class PrivateKLUCB(KeptLearner):
     ) -> None:
         super().__init__(arms, horizon)
         check_batches(self, index, growth)
-        if as_fraction("noise_variance", noise_variance) < 0:
-            raise TacitError(
-                f"noise_variance is {noise_variance}: must be 0 (no privacy noise) or more"
-            )
+        known = as_fraction("noise_variance", noise_variance) >= 0
+        require(known, "noise_variance", noise_variance, "0 (no privacy noise) or more")
         self.noise_variance = noise_variance
         self.index = index
         self.first_batch = (

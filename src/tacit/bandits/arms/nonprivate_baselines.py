@@ -20,7 +20,7 @@ from tacit.bandits.arms.bounds import NOTHING_KNOWN, MeanBound, leader
 from tacit.bandits.arms.divergence import kl_upper
 from tacit.bandits.arms.elimination import Elimination
 from tacit.bandits.contract import KeptLearner, Plan, check_horizon
-from tacit.errors import Number, TacitError, as_fraction, integer
+from tacit.errors import Number, as_fraction, integer, require
 from tacit.types import Arm, Estimate, Round
 
 DRAWS = 100  # posterior samples of Thompson sampling per decision
@@ -28,10 +28,8 @@ DRAWS = 100  # posterior samples of Thompson sampling per decision
 
 def check_lazy(lazy: Number) -> None:
     """Reject a negative growth."""
-    if as_fraction("lazy", lazy) < 0:
-        raise TacitError(
-            f"lazy is {lazy}: must be 0 (decide after every user) or more, such as 0.01"
-        )
+    rule = "0 (decide after every user) or more, such as 0.01"
+    require(as_fraction("lazy", lazy) >= 0, "lazy", lazy, rule)
 
 
 def divided(block: int, winners: npt.NDArray[np.int64], arms: int) -> list[int]:

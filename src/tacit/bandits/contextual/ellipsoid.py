@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.bandits.linear.design import near_g_optimal
 from tacit.contextual.feature_maps import RESOLUTION, BoundedNumber, Category, FeatureMap, Matrices
-from tacit.errors import TacitError
+from tacit.errors import TacitError, require
 from tacit.types import Floats
 
 RATIO = 1.02  # the design's excess over the smallest ellipsoid, squared
@@ -66,11 +66,8 @@ def scaled_map(
     moved = np.einsum("rd,kdm->krm", change, raw / (4 * size))
     longest = float(np.linalg.norm(points @ change.T, axis=1).max())
     room = 1 - math.sqrt(len(change)) / (2 * resolution)
-    if room <= 0.5:
-        raise TacitError(
-            f"resolution is {resolution}: must be larger for {len(change)} features, such as "
-            f"{RESOLUTION}"
-        )
+    rule = f"larger for {len(change)} features, such as {RESOLUTION}"
+    require(room > 0.5, "resolution", resolution, rule)
     scale = room * (1 - MARGIN) / longest
     return FeatureMap(tuple(fields), tuple(options), rows_of(moved * scale), resolution)
 

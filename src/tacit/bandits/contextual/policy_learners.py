@@ -58,7 +58,7 @@ from tacit.bandits.contract import KeptLearner, Plan
 from tacit.bandits.stored import like, plain
 from tacit.contextual.feature_maps import Category, FeatureMap
 from tacit.contextual.policies import LinearPolicy, shares_of
-from tacit.errors import TacitError, integer, probability
+from tacit.errors import TacitError, integer, probability, require
 from tacit.types import Arm, ArmSummary, Estimate, Floats, Round
 
 MOST_LISTED = 64  # contexts that are answered for by default
@@ -114,8 +114,7 @@ class PolicyLearner(KeptLearner):
         self.map = FeatureMap.from_dict(features)
         super().__init__(len(self.map.options), horizon)
         self.first, self.growth = integer("first", first, at_least=1), float(growth)
-        if not 1 < self.growth < float("inf"):
-            raise TacitError(f"growth is {growth}: must be above 1, such as 1.8")
+        require(1 < self.growth < float("inf"), "growth", growth, "above 1, such as 1.8")
         remedy = "the share of participants who get one option for everybody, such as 0.05"
         self.evaluation = float(probability("evaluation", evaluation, remedy, zero=True))
         self.smallest = integer("smallest", smallest, at_least=1)

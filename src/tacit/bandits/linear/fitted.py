@@ -24,7 +24,7 @@ from tacit.bandits.contract import Plan
 from tacit.bandits.linear.design import exact_design
 from tacit.bandits.linear.options import GROWTH, OptionElimination
 from tacit.bandits.linear.widths import PhaseEvidence
-from tacit.errors import Number, TacitError, integer
+from tacit.errors import Number, integer, require
 from tacit.types import Arm, Estimate, Floats, PlayedFit, Round
 
 INSIDE = 1 - 1e-9  # largest length of a fitted vector
@@ -69,12 +69,9 @@ class FittedElimination(OptionElimination):
             failure_probability=failure_probability,
         )
         self.plays = integer("plays", plays, at_least=1)
-        features_ = self.actions.shape[1]
-        if self.plays < features_:
-            raise TacitError(
-                f"plays is {plays}: must be at least {features_}, the number of features and an "
-                "intercept, or no participant can fit them"
-            )
+        least = self.actions.shape[1]
+        remedy = "the number of features and an intercept, or no participant can fit them"
+        require(self.plays >= least, "plays", plays, f"at least {least}, {remedy}")
 
     def _plan(self) -> Plan:
         """The next phase: one round, in which everybody tries the same options."""

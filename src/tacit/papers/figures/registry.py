@@ -234,6 +234,5 @@ def figures() -> Mapping[str, Figure]:
 
 def lookup(name: str) -> Figure:
     """The figure of a name; an unknown name raises an error that lists all."""
-    if name not in figures():
-        raise TacitError(f"figure is {name!r}: must be one of {', '.join(figures())}.")
+    one_of("figure", name, figures())
     return figures()[name]
