@@ -142,7 +142,7 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
-        rule = f"at most {LARGEST_EPSILON}. A larger one protects nothing."
+        rule = f"at most {LARGEST_EPSILON}. A larger one gives no meaningful privacy."
         require(self.epsilon <= LARGEST_EPSILON, "epsilon", f"{self.epsilon:g}", rule)
         if self.control_share is not None:
             remedy = "the fraction of participants that get the control, such as 0.2"
