@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
 from tacit.errors import TacitError, integer, probability
-from tacit.rounding import percent, up
+from tacit.rounding import exactly, percent, up
 from tacit.trust import View
 
 
@@ -560,7 +560,10 @@ class AskedFor(Remark):
     identifier = "asked-for"
     epsilon: float
     delta: float = 0.0
-    clause = "asked for: ({epsilon:g}, {delta:g})-DP"
+
+    def text(self) -> str:
+        """Render as a clause: asked for: (1, 1e-06)-DP."""
+        return f"asked for: ({exactly(self.epsilon)}, {exactly(self.delta)})-DP"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,16 @@ def down(value: float, digits: int = 4) -> str:
     return f"{float(rounding.create_decimal(repr(float(value)))):.{digits}g}"
 
 
+def exactly(value: float) -> str:
+    """Format a number by as many digits as it has: a wanted ε, which no rounding may change.
+
+    >>> exactly(1.0), exactly(1e-6), exactly(1.0000001)
+    ('1', '1e-06', '1.0000001')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
 def spelt(value: Fraction) -> str:
     """Spell a fraction exactly, or rounded up to twelve digits if it is very long.
 

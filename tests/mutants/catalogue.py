@@ -515,6 +515,43 @@ TARGETS: tuple[Target, ...] = (
         CALIBRATION,
     ),
     Target("privacy/shuffling.py", "Clones.delta", (swap("lost", "0.0"),), SHUFFLING),
+    Target(
+        "privacy/shuffling.py",
+        "_excess",
+        (swap("_mills(counts, least)", "0.0"), swap("least - 1", "least")),
+        SHUFFLING,
+    ),
+    Target(
+        "privacy/shuffling.py",
+        "_mills",
+        (swap("2 * least - counts - 1", "2 * least - counts"), swap("counts + 1", "counts")),
+        SHUFFLING,
+    ),
+    Target(
+        "assumptions.py",
+        "AskedFor.text",
+        (swap("exactly(self.epsilon)", "f'{self.epsilon:g}'"),),
+        ("tests/privacy/test_assumptions.py",),
+    ),
+    Target("protocols/vector_noise.py", "numbers_only", (checks,), STATISTIC_GUARANTEES),
+    Target(
+        "protocols/prefix_sums.py",
+        "PrefixSums.__post_init__",
+        (swap("largest + ROOM * widest", "largest"),),
+        ("tests/protocols/test_continual.py",),
+    ),
+    Target(
+        "protocols/integer_vectors.py",
+        "LevelProtocol.encode",
+        (swap("self._highest", "self.precision"),),
+        ("tests/protocols/test_vectors.py",),
+    ),
+    Target(
+        "noise/table.py",
+        "_log_concave",
+        (swap("np.minimum.accumulate(slopes)", "np.append(slopes[0], slopes[:-1])"),),
+        ("tests/noise/test_stated_losses.py",),
+    ),
     Target("privacy/shuffling.py", "RandomizedResponse.delta", (limits,), SHUFFLING),
     Target("privacy/shuffling.py", "_responses", (signs,), SHUFFLING, ("users - 1", "1 - flip")),
     Target(

@@ -775,3 +775,18 @@ def test_the_weakest_guarantee_claims_what_all_of_them_claim() -> None:
         found = weakest(pair)
         assert found is not None
         assert remarks(found) == {CLAIMS[3], *WARNINGS}
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "text"),
+    [
+        (1.0, 1e-6, "(1, 1e-06)-DP"),
+        (1.0000004, 0.0, "(1.0000004, 0)-DP"),
+        (1 / 3, 1.23456789e-6, "(0.3333333333333333, 1.23456789e-06)-DP"),
+    ],
+)
+def test_a_wanted_guarantee_is_printed_without_rounding(
+    epsilon: float, delta: float, text: str
+) -> None:
+    """Found: six digits of it were printed, so that less than what was asked for could be read."""
+    assert AskedFor(epsilon, delta).text() == f"asked for: {text}"

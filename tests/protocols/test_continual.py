@@ -949,3 +949,19 @@ def test_packing_is_invertible_and_preserves_the_frobenius_norm() -> None:
     assert np.linalg.norm(pack(np.zeros(4), matrix)) == pytest.approx(float(np.linalg.norm(matrix)))
     with pytest.raises(TacitError, match="the same dimension"):
         unpack(np.zeros(10), 4)
+
+
+@pytest.mark.parametrize("trust", [TrustModel.SILO, TrustModel.CENTRAL])
+def test_noise_that_doubles_do_not_hold_exactly_is_rejected(trust: TrustModel) -> None:
+    """Found: silos add noise as doubles, and from 2^53 on sums kept only their even numbers, which
+    showed whether the data were odd.
+    """
+    shape = factorize("tree", 1)
+    about: dict[str, Any] = {"trust": trust, "noise": "discrete-gaussian", "scale": 4096}
+    widest = 2.0**52 / 41 / 4096
+    sums = PrefixSums(shape, 3, 2, 1.0, sigma=widest, **about)
+    drawn = [int(number) for number in sums.total.draw(50)]
+    assert all(int(float(number) + 1) == number + 1 for number in drawn)
+    for sigma in (1.1 * widest, 1e13):
+        with pytest.raises(TacitError, match="with its noise the integers that doubles hold"):
+            PrefixSums(shape, 3, 2, 1.0, sigma=sigma, **about)

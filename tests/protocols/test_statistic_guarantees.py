@@ -18,7 +18,7 @@ from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.contextual.feature_maps import BoundedNumber, FeatureMap
 from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
-from tacit.privacy import ApproximateDP, Guarantee, PureDP
+from tacit.privacy import ApproximateDP, Guarantee, Neighbours, PureDP
 from tacit.privacy.gaussian_distance import GroupedGaussianLoss
 from tacit.protocols.statistic_sums import StatisticSum, corner_sum, fit_sum, moment_sum, table_sum
 from tacit.protocols.statistics import (
@@ -201,3 +201,20 @@ def test_one_servers_noise_protects_against_the_other_server() -> None:
         assert view.variance == pytest.approx(DiscreteLaplace(4).variance, rel=1e-9)
         assert released(total, 90).variance == pytest.approx(2 * view.variance, rel=1e-9)
         assert (view.mean, released(total, 90).mean) == pytest.approx((total, total))
+
+
+@pytest.mark.parametrize("trust", [*SERVED, TrustModel.SECURE_AGGREGATION, TrustModel.SHUFFLER])
+def test_statistics_give_no_guarantee_about_who_takes_part(trust: TrustModel) -> None:
+    """Found: "adding or removing one participant's data", although reports are counted in public
+    and a participant who is removed takes a share of the noise along.
+    """
+    about: dict[str, Any] = {"neighbours": Neighbours.ADD_OR_REMOVE_ONE}
+    targets: list[Any] = [PureDP(1.0, **about), ApproximateDP(1.0, 1e-6, **about)]
+    for target in targets[: 1 + (trust is TrustModel.SHUFFLER)]:
+        with pytest.raises(TacitError, match="replace one participant"):
+            table_sum(100, segments=2, options=2, trust=trust, target=target)
+    with pytest.raises(TacitError, match="replace one participant"):
+        table_sum(100, segments=2, options=2, trust=TrustModel.LOCAL, target=targets[0])
+    if trust is not TrustModel.SHUFFLER:
+        with pytest.raises(TacitError, match="replace one participant"):
+            fit_sum(100, size=(3, 1000, 1), trust=trust, target=targets[1])

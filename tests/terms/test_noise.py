@@ -37,6 +37,7 @@ from tacit.terms.accounting import (
     skellam_delta,
     vector_delta,
 )
+from tacit.terms.parts import MOST_MESSAGES
 from tacit.trust import TrustModel, split_shares
 
 DELTA = Fraction(1, 10**6)
@@ -468,3 +469,15 @@ def test_local_noise_is_complete_on_every_device(distribution: str) -> None:
 def test_randomized_response_is_for_binary_answers_only() -> None:
     with pytest.raises(TacitError, match="levels is 2: must be 1"):
         local("randomized-response", Fraction(12), answer=Answer("2 levels", levels=2))
+
+
+def test_messages_of_all_metrics_count_towards_those_of_a_report() -> None:
+    answer = Answer("1 if yes", metrics=("a", "b"), levels=1)
+    shown = pinned(shuffled("discrete-laplace", Fraction(2), answer=answer))
+    about: dict[str, Any] = {"kind": "mixing", "suite": shown.terms.suite, "metrics": 2}
+    about |= {"divisor": 70, "modulus": 1009}
+    most = MOST_MESSAGES // 2
+    shown.check(round_of(shown.terms, parts=most, **about))
+    rule = f"number of messages of a report of the round is {MOST_MESSAGES + 2}: must be at most"
+    with pytest.raises(Rejected, match=rule):
+        shown.check(round_of(shown.terms, parts=most + 1, **about))

@@ -23,6 +23,7 @@ from tacit.noise.distribution import LOG_TINY, ROUNDING, Floats, NoiseDistributi
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s
 LARGEST_WINDOW = 50_000_000
+SLOPE = 1e-9  # rounding error of a difference of logarithms
 PRECISE_FROM = 1e-290  # below, doubles and their products lose digits
 
 
@@ -180,10 +181,14 @@ class Table(NoiseDistribution):
 
 
 def _log_concave(values: Floats) -> bool:
-    """Whether the logarithms of entries are concave, up to rounding, without a gap or a hole."""
+    """Whether the logarithms of entries are concave, up to rounding, without a gap or a hole.
+
+    No slope may exceed any before it: over many points even tiny second differences bend a table.
+    """
     held, precise = (np.flatnonzero(values > least) for least in (0.0, PRECISE_FROM))
     gapless = all(bool(np.all(np.diff(places) == 1)) for places in (held, precise))
-    return gapless and bool(np.all(np.diff(np.log(values[precise]), n=2) <= 1e-9))
+    slopes = np.diff(np.log(values[precise]))
+    return gapless and bool(np.all(slopes <= np.minimum.accumulate(slopes) + SLOPE))
 
 
 def entries(distribution: NoiseDistribution) -> tuple[int, Floats]:

@@ -14,6 +14,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,20 @@ class LevelProtocol(VectorProtocol):
         result = []
         for value in self.check(vector):
             scaled = (Fraction(float(value)) - Fraction(self.offset)) / Fraction(self.unit)
-            result.append(min(self.precision, max(0, random_level(scaled))))
+            result.append(min(self._highest, max(self._lowest, random_level(scaled))))
         return result
+
+    @cached_property
+    def _lowest(self) -> int:
+        """The level of -B, rounded down."""
+        return max(0, math.floor((-self.bound - self.offset) / self.unit))
+
+    @cached_property
+    def _highest(self) -> int:
+        """The level of B, rounded up, in the arithmetic in which the sensitivity is computed: an
+        exact quotient may be above a whole number that the rounded one equals.
+        """
+        return min(self.precision, math.ceil((self.bound - self.offset) / self.unit))
 
     def sums(self, released: Aggregate) -> Floats:
         """The noisy sums of levels minus the mean of the noise, as rewards."""

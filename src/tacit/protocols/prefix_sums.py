@@ -56,6 +56,7 @@ from tacit.trust import TrustModel
 from tacit.types import Aggregate, Estimate, Floats, VectorError
 
 EXACT_IN_DOUBLES = 2.0**52
+ROOM = 40.0  # standard deviations of noise that fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +130,13 @@ class PrefixSums:
             largest = self.largest(int(np.abs(self.shape.right).sum(axis=1).argmax()))
             widest = max(self.sigmas) * self.scale if self.sigmas else self.total.std
             if (
-                not self.silos * largest + 40 * widest < 2.0 ** (MODULUS_BITS - 1)
-                or not largest < EXACT_IN_DOUBLES
+                not self.silos * largest + ROOM * widest < 2.0 ** (MODULUS_BITS - 1)
+                or not largest + ROOM * widest < EXACT_IN_DOUBLES
             ):
                 raise TacitError(
                     f"sums of {self.silos} numbers up to {largest:.3g} exceed a modulus of "
-                    f"{MODULUS_BITS} bits, or one number the integers that doubles hold exactly: "
-                    f"use a coarser scale than {self.scale}"
+                    f"{MODULUS_BITS} bits, or one number with its noise the integers that doubles "
+                    f"hold exactly: use a coarser scale than {self.scale}"
                 )
 
     def _check_missing(self) -> None:

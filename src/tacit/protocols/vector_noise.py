@@ -61,7 +61,10 @@ Asked = TypeVar("Asked", PureDP, ApproximateDP, PureDP | ApproximateDP)
 
 
 def numbers_only(target: Asked, view: View) -> Asked:
-    """The numbers of a target about a view, without any assumption or claim that came with it."""
+    """The numbers of a target about a view, without any assumption or claim that came with it;
+    targets about other neighbours than replacement are rejected.
+    """
+    check_replaced(target)
     made: Asked = replace(target, view=view, assumptions=frozenset())
     return made
 
