@@ -91,6 +91,10 @@ RESTORED = (
     "tests/silos/test_crashes.py::test_a_restored_database_uses_no_record_in_two_rows",
     "tests/silos/test_crashes.py::test_a_restored_database_hides_no_charge",
 )
+SILO_NOISE = (
+    "tests/silos/test_federation.py::test_released_noise_has_the_declared_distribution",
+    "tests/silos/test_released_noise.py::test_silos_draw_the_noise_of_every_evaluation",
+)
 FEDERATION = (
     "tests/silos/test_federation.py::test_three_silos_tolerate_no_loss_and_four_tolerate_one",
 )
@@ -1507,6 +1511,33 @@ TARGETS: tuple[Target, ...] = (
             swap("sum", "max"),
         ),
         RECORDED,
+    ),
+    # noise of deployed silos: seeded, or too little
+    Target(
+        "silos/agent.py",
+        "SiloAgent._commit",
+        (
+            swap(
+                "Encoder(self._own, history=before)",
+                "Encoder(self._own, np.random.default_rng(7), before)",
+            ),
+        ),
+        SILO_NOISE,
+    ),
+    Target(
+        "silos/agent.py",
+        "SiloAgent._noisy",
+        (
+            swap(
+                "Encoder(request.sums(self.terms))",
+                "Encoder(request.sums(self.terms), np.random.default_rng(7))",
+            ),
+            swap(
+                "request.sums(self.terms)",
+                "request.shared_sums(2 * len(self.terms.silos))",
+            ),
+        ),
+        SILO_NOISE,
     ),
     Target("silos/agent.py", "SiloAgent.respond", (checks,), HOSTILE),
     Target("silos/agent.py", "SiloAgent._take_policy", (checks,), (*HOSTILE, *RESTORED)),

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,14 @@ import pytest
 from scipy import stats
 from tests.silos.harness import LocalFederation
 from tests.silos.test_federation import released
+from tests.silos.test_recorded import federation_with_tables, request
 
 from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_delivery import draw_vector
 from tacit.protocols.prefix_encoder import Encoder
 from tacit.protocols.prefix_sums import PrefixSums
+from tacit.silos.agent import SiloAgent
+from tacit.silos.evaluation import EvaluationRequest
 from tacit.silos.federation import SyncSchedule
 from tacit.types import Floats
 
@@ -163,3 +169,31 @@ def test_the_test_of_released_rows_has_the_stated_power() -> None:
     assert stats.chi2.sf(threshold / ((2 + RELEASES) / 3), NUMBERS) > 1 - 1e-9
     assert variance_power(1.0, numbers) == pytest.approx(RATE)
     assert variance_power(0.75, 27) < 0.01  # a single release would not show it
+
+
+def test_silos_draw_the_noise_of_every_evaluation(tmp_path: Path) -> None:
+    """Evaluations of deployed silos: what a silo sends, less its own sums, is one fresh share
+    of the noise. Only the clip differs, so noise drawn alike would be the same numbers.
+    """
+    federation = federation_with_tables(tmp_path, 50)
+    coordinator, agents = federation.coordinator(), list(federation.agents.values())
+    requests = [replace(request(), clip=Fraction(clip)) for clip in range(1, 26)]
+    for agent in agents:
+        assert agent._recorded is not None
+        agent._recorded = replace(agent._recorded, epsilon=Fraction(99), delta=Fraction(1, 99))
+    for asked in requests:
+        coordinator.evaluate(asked)
+    sums = requests[0].sums(federation.terms)
+    shares = [[left(agent, at, sums) for at in range(len(requests))] for agent in agents]
+    for words in shares:
+        check_silo(np.array(words), sums)
+    check_silo(np.concatenate(shares), sums)  # nor do two silos draw the same
+
+
+def left(agent: SiloAgent, number: int, sums: PrefixSums) -> Floats:
+    """The noise in the message of an evaluation, in units."""
+    assert agent._recorded is not None
+    question, message = agent._database.evaluations()[number]
+    exact = EvaluationRequest.decode(question).vector(agent._recorded.table)
+    noise: Floats = np.frombuffer(message, np.int64) - np.rint(exact * sums.scale)
+    return noise
