@@ -111,17 +111,19 @@ def arrangements(sums: PrefixSums) -> Iterator[Integers]:
 
 
 def differences(
-    sums: PrefixSums, ways: Iterable[Integers] | None = None
+    sums: PrefixSums, ways: Iterable[Integers] | None = None, honest: int | None = None
 ) -> Iterator[tuple[Floats, Floats]]:
     """What replacing records moves the released numbers by, for each arrangement (`arrangements`
     unless given), and the standard deviation of the noise in them, both in units: (rows, numbers)
-    of sums, (silos, rows, numbers) of silos alone, those with the least noise first.
+    of sums, (silos, rows, numbers) of silos alone, those with the least noise first. Where silos
+    share the noise, that of `honest` silos is left; of all that the sums count on unless given.
     """
     plain, pair = noiseless(sums), records(sums)
     sigmas = sorted(sums.sigmas) or [0.0] * sums.silos
     least = sums.sigma * sums.scale
     if sums.integral:
-        least = math.sqrt(float(sums.share.variance) * sums.noise_parties)
+        adding = honest if honest and sums.noise_parties > 1 else sums.noise_parties
+        least = math.sqrt(float(sums.share.variance) * adding)
     found: dict[bytes, Floats] = {}
     for counts in arrangements(sums) if ways is None else ways:
         visited = np.flatnonzero(counts.any(axis=0))
@@ -143,7 +145,10 @@ def sent(plain: Noiseless, stream: Floats) -> Floats:
     """One silo's numbers of all steps, by its encoder."""
     encoder = plain.encoder(np.random.default_rng(0), silo=0)
     rows = [encoder.randomize(vector) for vector in stream]
-    return np.array([row.view(np.int64) if plain.integral else row for row in rows], dtype=float)
+    found = np.array([row.view(np.int64) if plain.integral else row for row in rows], dtype=float)
+    if plain.shape.kind == "prefix":  # sums of noisy nodes, each of which is drawn once
+        found = np.linalg.solve(plain.shape.left, found)
+    return found
 
 
 def at_the_edge(
@@ -164,12 +169,12 @@ def at_the_edge(
     return stream, stream + apart
 
 
-def farthest(sums: PrefixSums) -> float:
+def farthest(sums: PrefixSums, honest: int | None = None) -> float:
     """The largest movement of everything released, in standard deviations of its noise, of all
     arrangements tried.
     """
-    scale = 1 if sums.integral else sums.scale
-    return max(float(np.linalg.norm(moved * scale / std)) for moved, std in differences(sums))
+    scale, found = 1 if sums.integral else sums.scale, differences(sums, honest=honest)
+    return max(float(np.linalg.norm(moved * scale / std)) for moved, std in found)
 
 
 def worst(sums: PrefixSums) -> list[int]:

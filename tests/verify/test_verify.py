@@ -20,6 +20,7 @@ from tests.verify import neighbours
 from tests.verify.__main__ import (
     group_losses,
     honest_shares,
+    mixing,
     printed,
     returning,
     seen,
@@ -181,6 +182,30 @@ def test_groups_need_a_limit_per_group() -> None:
     weak = replace(small.guarantee, assumptions=frozenset({DishonestAtMost(Scope.GROUP, 6)}))
     assert used(seen(small, small.guarantee), 1.0, 0.0) <= 1 + 1e-9
     assert used(seen(small, weak), 1.0, 0.0) > 1.5
+
+
+def test_silos_beyond_the_stated_limits_are_detected() -> None:
+    """Of ten silos' shares seven are enough; with one curious silo more they are not."""
+    options = next(one for one in returning() if "missing" in one) | {"epsilon": 1.0}
+    experiment = begin("secagg-fedlinucb", **options)
+    protocol = experiment.open(experiment.propose()[0])
+    stated: Any = stated_for(experiment.mechanism, protocol)
+    assert honest_shares(protocol, stated) == 7
+    assert 0.99 < used(seen(protocol, stated), *printed(stated)) <= 1
+    kept = {one for one in stated.assumptions if not isinstance(one, DishonestAtMost)}
+    weak = replace(stated, assumptions=frozenset({*kept, DishonestAtMost(Scope.SILOS, 2)}))
+    assert used(seen(protocol, weak), *printed(stated)) > 2
+
+
+def test_additive_shares_for_fewer_honest_participants_are_detected() -> None:
+    experiment = begin("split-dp-se", epsilon=1.0, corrupt=0.25, participations=3)
+    protocol = experiment.mechanism.open(Round(0, 1000, Arm(0), True))
+    stated: Any = stated_for(experiment.mechanism, protocol)
+    epsilon, delta = printed(stated)
+    assert delta / 100 < mixing(protocol, stated, epsilon) <= delta
+    limit = DishonestAtMost(Scope.ROUND, fraction=Fraction(3, 4))
+    weak = replace(stated, assumptions=frozenset({limit}))
+    assert mixing(protocol, weak, epsilon) > 1000 * delta
 
 
 def test_an_overstated_guarantee_is_detected() -> None:
