@@ -195,5 +195,5 @@ def left(agent: SiloAgent, number: int, sums: PrefixSums) -> Floats:
     assert agent._recorded is not None
     question, message = agent._database.evaluations()[number]
     exact = EvaluationRequest.decode(question).vector(agent._recorded.table)
-    noise: Floats = np.frombuffer(message, np.int64) - np.rint(exact * sums.scale)
-    return noise
+    words = np.frombuffer(message, np.int64).astype(np.float64)
+    return words - np.rint(exact * sums.scale)
