@@ -101,7 +101,7 @@ class Experiment:
         if len(set(self.options)) < len(self.options):
             raise TacitError(f"options are {', '.join(self.options)}: must be distinct")
         if self.control is not None:
-            self._place(self.control)
+            self._index(self.control)
         _check_secret(self.learner, self.mechanism)
         if isinstance(self.mechanism, Releases) and self.mechanism.guarantee is not None:
             _check_statistics(self.learner, self.mechanism)
@@ -253,7 +253,7 @@ class Experiment:
 
     def _pause_worse(self, guard: Guard, tried: int) -> None:
         """Pause options that are clearly worse than the control, after new data about an option."""
-        learner, control = self._pausing(), self._place(str(self.control))
+        learner, control = self._pausing(), self._index(str(self.control))
         changed = range(len(self.options)) if tried == control else (tried,)
         for place in guard.newly_worse((k for k in changed if k not in learner.removed), control):
             learner.halt(place)
@@ -282,9 +282,9 @@ class Experiment:
         count : int
             Their number.
         """
-        self.learner.served(self._place(option), count)
+        self.learner.served(self._index(option), count)
 
-    def _place(self, option: str) -> int:
+    def _index(self, option: str) -> int:
         if option not in self.options:
             raise TacitError(f"option is {option!r}: must be one of {', '.join(self.options)}")
         return self.options.index(option)
@@ -328,18 +328,18 @@ class Experiment:
 
     def pause(self, option: str) -> None:
         """Stop assigning the option from the next rounds on, until it is resumed."""
-        self._changing(option).pause(self._place(option))
+        self._changing(option).pause(self._index(option))
 
     def resume(self, option: str) -> None:
         """Assign a paused option again, from the next rounds on."""
-        self._changing(option).resume(self._place(option))
+        self._changing(option).resume(self._index(option))
 
     def remove(self, option: str) -> None:
         """Remove the option permanently; its estimates stay listed."""
-        self._changing(option).remove(self._place(option))
+        self._changing(option).remove(self._index(option))
 
     def _changing(self, option: str) -> Managed:
-        self._place(option)
+        self._index(option)
         if option == self.control:
             raise TacitError(
                 f"option is {option!r}, the control, which cannot be paused or removed: change "
@@ -390,7 +390,7 @@ class Experiment:
                 f"option is {option!r}, but the guardrail compares all options with "
                 f"{self.control}: keep that as the control"
             )
-        place = self._place(option)
+        place = self._index(option)
         if isinstance(self.learner, PolicyLearner) and not share:
             self.control = option  # by which the evaluation slice is compared
             return
@@ -485,7 +485,7 @@ class Experiment:
             One per option, in the order of `options`.
         """
         chance = float(probability("level", level, "how sure intervals are to be, such as 0.95"))
-        control = 0 if self.control is None else self._place(self.control)
+        control = 0 if self.control is None else self._index(self.control)
         rows = self.learner.summaries(self.options, chance, control)
         if self._guard is not None:
             rows = [self._guard.extend_summary(row, k, chance) for k, row in enumerate(rows)]

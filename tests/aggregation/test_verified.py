@@ -95,7 +95,7 @@ class Poisoner:
         whole = [*elements, *circuit.prove(elements, seeds)]
         seed = self.rng.randbytes(32)
         helper = [
-            n for part in self.proofs.prio3._expanded(self.proofs.context, seed) for n in part
+            n for part in self.proofs.prio3._expand_shares(self.proofs.context, seed) for n in part
         ]
         return pack([(a - b) % MODULUS for a, b in zip(whole, helper, strict=True)]), seed
 

@@ -151,7 +151,7 @@ def test_fixed_time_tests_of_each_round_would_pause_too_often() -> None:
     """What the rate above is worth: one look's normal 80% at every round fails it."""
 
     class OneLook(Guard):
-        def _worse(self, option: int, control: int, sure: float) -> bool:  # noqa: ARG002
+        def _is_significantly_worse(self, option: int, control: int, sure: float) -> bool:  # noqa: ARG002
             mine, theirs = self.tallies[option], self.tallies[control]
             if option == control or mine.mean is None or theirs.mean is None:
                 return False

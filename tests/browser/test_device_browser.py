@@ -584,7 +584,7 @@ def test_retry_pauses_have_the_distribution_of_python(
     released, began = servers.open(), servers.clock.now
     tab.call("join")
     share = int.from_bytes(bytes([byte]) * 6, "big") / 2**48
-    monkeypatch.setattr(RequestSchedule, "_drawn", lambda *_: share)
+    monkeypatch.setattr(RequestSchedule, "_uniform", lambda *_: share)
     pace = RequestSchedule.of(released.round, began, b"")
     assert tab.call("state")["sendsAt"] == math.ceil(pace.first_send * 1000)
     servers.fail = partial(_said, 500, b"")

@@ -1220,8 +1220,8 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/codecs.py", "Residues.released", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Residues.payload", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Mixed.payload", (checks,), ROUNDS),
-    Target("rounds/codecs.py", "_filled", (counts,), ROUNDS),
-    Target("rounds/codecs.py", "_words", (checks, counts), ROUNDS),
+    Target("rounds/codecs.py", "_pad_bits", (counts,), ROUNDS),
+    Target("rounds/codecs.py", "_modular_codec", (checks, counts), ROUNDS),
     Target("rounds/codecs.py", "codec", (checks,), ROUNDS),
     Target("rounds/round_runner.py", "aggregation_view", (limits,), ROUNDS),
     # live servers and devices
@@ -1340,18 +1340,18 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "aggregation/aggregator.py",
         "Aggregator._noisy",
-        (swap("self._drawn(scale, draw)", "0"),),
+        (swap("self._draw_noise(scale, draw)", "0"),),
         (*TWO_SERVERS, *ROUNDS),
     ),
     Target(
         "aggregation/aggregator.py",
-        "Aggregator._drawn",
+        "Aggregator._draw_noise",
         (swap("draw(parameter)", "draw(parameter / 2)"),),
         (*TWO_SERVERS, *ROUNDS),
     ),
     Target(
         "aggregation/aggregator.py",
-        "Aggregator._drawn",
+        "Aggregator._draw_noise",
         (
             swap("accepted_gaussian(parameter ** 2, draw)", "0"),
             swap("parameter ** 2", "parameter ** 2 / 4"),
@@ -1361,7 +1361,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "aggregation/aggregator.py",
-        "Aggregator._drawn",
+        "Aggregator._draw_noise",
         (
             swap(
                 "self.pinned.terms.distribution(self.round.binding.chosen)",
@@ -1439,8 +1439,8 @@ TARGETS: tuple[Target, ...] = (
         TWO_SERVERS,
     ),
     Target("aggregation/aggregator.py", "Aggregator.check", (checks, limits), TWO_SERVERS),
-    Target("aggregation/aggregator.py", "Aggregator._listed", (limits,), TWO_SERVERS),
-    Target("aggregation/aggregator.py", "Aggregator._answered", (limits,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator._list_shares", (limits,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "Aggregator._compute_answer", (limits,), TWO_SERVERS),
     Target("aggregation/aggregator.py", "Aggregator.close", (limits,), TWO_SERVERS),
     Target("aggregation/collecting.py", "Collector.take", (checks,), TWO_SERVERS),
     Target("aggregation/collecting.py", "Collector.close", (limits,), TWO_SERVERS),
@@ -1557,7 +1557,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "silos/agent.py",
         "SiloAgent._sign_survivors",
-        (checks, swap("self._first(b'survivors', message.step, digest)", "digest")),
+        (checks, swap("self._record_once(b'survivors', message.step, digest)", "digest")),
         HOSTILE,
     ),
     Target("silos/agent.py", "SiloAgent._row", (checks,), RESTORED, ("_check_once",)),
@@ -2041,8 +2041,8 @@ TARGETS: tuple[Target, ...] = (
         (
             swap("_share(one, self.honest)", "_share(one, self.participants)"),
             swap(
-                "self.statistic.noise(self._asked(), self.honest)",
-                "self.statistic.noise(self._asked())",
+                "self.statistic.noise(self._noise_target(), self.honest)",
+                "self.statistic.noise(self._noise_target())",
             ),
             swap("threat.assumptions()", "()"),
         ),
@@ -2051,13 +2051,13 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/statistic_sums.py",
         "SecureStatistic.randomize",
-        (swap("_drawn(self.own)", "[0] * self.coordinates"),),
+        (swap("_draw_each(self.own)", "[0] * self.coordinates"),),
         (*NOISE_OF_SUMS, *STATISTICS),
     ),
     Target(
         "protocols/statistic_sums.py",
         "TwoServerStatistic.server_noise",
-        (swap("_drawn(self.own)", "[0] * self.coordinates"),),
+        (swap("_draw_each(self.own)", "[0] * self.coordinates"),),
         (*NOISE_OF_SUMS, *STATISTICS),
     ),
     Target(
@@ -2120,7 +2120,7 @@ TARGETS: tuple[Target, ...] = (
         ),
         MECHANISM,
     ),
-    Target("protocols/statistic_sums.py", "_drawn", (noise,), (*NOISE_OF_SUMS, *STATISTICS)),
+    Target("protocols/statistic_sums.py", "_draw_each", (noise,), (*NOISE_OF_SUMS, *STATISTICS)),
     Target("protocols/statistic_sums.py", "PrivateStatistic.__init__", (checks,), STATISTICS),
     Target(
         "protocols/statistic_sums.py",
@@ -2190,7 +2190,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aggregation/local.py", "endorse_local", (checks,), LIVE_LOCAL),
     Target(
         "aggregation/local.py",
-        "LocalServer._added",
+        "LocalServer._sum_reports",
         (swap("reports < announced.minimum", "False"),),
         ("tests/service/test_local.py::test_small_rounds_are_aborted_and_their_reports_deleted",),
     ),
@@ -2295,7 +2295,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "bandits/guardrail.py",
-        "Guard._worse",
+        "Guard._is_significantly_worse",
         (swap("sure * self._setting(self.rail.level).share(option)", "sure"),),
         ("tests/bandits/test_guardrail.py",),
     ),
@@ -2330,7 +2330,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "client/device.py",
-        "DeviceCore._ask",
+        "DeviceCore._query_outcome",
         (swap("RoundOutcome.RELEASED in said", "False"), swap("refund", "True")),
         (*DEVICE, *ANY_DEVICE),
     ),

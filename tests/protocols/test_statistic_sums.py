@@ -204,7 +204,7 @@ def test_faulty_server_noise_is_detected(
     """The first released sum of 3,000 rounds against its stated distribution; unseeded, so the
     sound case fails with probability 1e-9.
     """
-    real = statistic_sums._drawn
+    real = statistic_sums._draw_each
     last: list[list[int]] = []
 
     def drawn(noise: Any) -> list[int]:
@@ -218,7 +218,7 @@ def test_faulty_server_noise_is_detected(
             return last[-2] if len(last) % 2 == 0 else found
         return found
 
-    monkeypatch.setattr(statistic_sums, "_drawn", drawn)
+    monkeypatch.setattr(statistic_sums, "_draw_each", drawn)
     protocol = TwoServerStatistic(1, statistic, PureDP(0.5))
     half = protocol.modulus // 2
     seen = []

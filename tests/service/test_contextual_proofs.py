@@ -68,7 +68,7 @@ class TablePoisoner:
         """Shares of any table, with the prover's own proof under the right joint randomness."""
         prio3, context, rng = self.proofs.prio3, self.round.context, random.Random(4)
         seed, blind, own_blind, prove = (rng.randbytes(32) for _ in range(4))
-        theirs, their_proof = prio3._expanded(context, seed)
+        theirs, their_proof = prio3._expand_shares(context, seed)
         own = [(a - b) % MODULUS128 for a, b in zip(elements, theirs, strict=True)]
         public = prio3._part(context, 0, own_blind, own, self.tag)
         public += prio3._part(context, 1, blind, theirs, self.tag)

@@ -197,7 +197,7 @@ def test_a_round_is_loaded_once_for_concurrent_reports(
         reports = ReportRoute(party, GroupWriter(10), lambda _: None)
 
         async def come(name: bytes) -> list[BaseException | None]:
-            many = (reports._fetched(name) for _ in range(50))
+            many = (reports._load_round(name) for _ in range(50))
             return await asyncio.gather(*many, return_exceptions=True)
 
         assert asyncio.run(come(identity)) == [None] * 50

@@ -531,7 +531,7 @@ def test_results_can_be_restricted_to_the_token(tmp_path: Path) -> None:
         text = both.members[0].path.read_text()
         both.members[0].path.write_text(f'results = "token"\n{text}')
         assert both.members[0].config.results == "token"
-    may = pages._may_look(both.members[0].config)
+    may = pages._access_rule(both.members[0].config)
 
     def asked(scheme: str, secret: str) -> bool:
         headers = [(b"authorization", f"{scheme} {secret}".encode())] if scheme else []

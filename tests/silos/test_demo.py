@@ -179,4 +179,4 @@ def test_a_slow_schedule_has_enough_time() -> None:
     from tacit.silos.demo import play
 
     slow = LocalFederation.of(4, context=WARD, schedule=schedule(2000, 0, 400)).terms
-    assert play._longest(slow) == 240 + 800
+    assert play._longest_wait(slow) == 240 + 800

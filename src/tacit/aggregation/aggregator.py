@@ -158,11 +158,11 @@ class Aggregator(PendingReports):
         with self._lock:
             record = self._record()
             if record.secret and now >= self.round.binding.closes + self.round.grace:
-                record = self._closed(record, None)
+                record = self._close_record(record, None)
             if record.stage is AggregatorStage.OPEN:
-                record = self._listed(record, now)
+                record = self._list_shares(record, now)
             if record.stage is AggregatorStage.LISTED:
-                record = self._answered(record)
+                record = self._compute_answer(record)
             out = {self.peer: record.listing, self.round.collector: record.partial}
             if record.stage is AggregatorStage.CLOSED:
                 self._forget()
@@ -213,7 +213,7 @@ class Aggregator(PendingReports):
 
     # Outgoing messages
 
-    def _listed(self, record: RoundRecord, now: int) -> RoundRecord:
+    def _list_shares(self, record: RoundRecord, now: int) -> RoundRecord:
         """Record the list of usable report shares; abort below the minimum batch size."""
         working = self._working(record)
         waiting = len(self._table) - (working.list_name in self._table)
@@ -224,7 +224,7 @@ class Aggregator(PendingReports):
             )
         shares = self._shares(record)
         if len(shares) < self.round.minimum:
-            return self._closed(record, None)
+            return self._close_record(record, None)
         tags = content = shares.columns(0, DIGEST_SIZE)
         if self.round.proofs:
             content = shares.columns(0, self._entry_size)
@@ -233,7 +233,7 @@ class Aggregator(PendingReports):
             record, replace(record, stage=AggregatorStage.LISTED, tags=tags, listing=listing)
         )
 
-    def _answered(self, record: RoundRecord) -> RoundRecord:
+    def _compute_answer(self, record: RoundRecord) -> RoundRecord:
         """Replace the secret by the noisy partial sum over the common reports, or by an abort.
 
         Verified rounds count only reports in range. Without the other server's list nothing
@@ -245,17 +245,19 @@ class Aggregator(PendingReports):
         if wrapped is None:  # or another process has closed the round and cleared the table
             return self._record()
         listing = working.vault.unwrap(name, wrapped)
-        found = self._added(record, listing, self._shares(record))
+        found = self._sum_common(record, listing, self._shares(record))
         if found is None:  # another process listed shares that arrived after these were decrypted
-            found = self._added(record, listing, self._shares(record, anew=True))
+            found = self._sum_common(record, listing, self._shares(record, anew=True))
         if found is None or found.reports < self.round.minimum:
-            return self._closed(record, None)
+            return self._close_record(record, None)
         about = found.reports, found.digest, found.common - found.reports
         first = partial_head(self.round).pack(*about[: 3 if self.round.proofs else 2])
         sums = self._noisy(found.sums)
-        return self._closed(record, first + wire.pack_numbers(sums, self.round.modulus))
+        return self._close_record(record, first + wire.pack_numbers(sums, self.round.modulus))
 
-    def _added(self, record: RoundRecord, listing: bytes, shares: _ReportShares) -> _Sum | None:
+    def _sum_common(
+        self, record: RoundRecord, listing: bytes, shares: _ReportShares
+    ) -> _Sum | None:
         """Sum the reports that both servers hold; in verified rounds only those in range.
 
         Returns None if a listed share is missing.
@@ -270,13 +272,13 @@ class Aggregator(PendingReports):
                 return None
             common += 1
             own = share[DIGEST_SIZE:evident]
-            if proofs is None or proofs.accepts(*self._paired(own, evidence)):
+            if proofs is None or proofs.accepts(*self._by_server(own, evidence)):
                 reports += 1
                 digest.update(tag)
                 sums = list(map(add, sums, self._numbers(share[evident:])))
         return _Sum(common, reports, digest.digest(), sums)
 
-    def _paired(self, own: bytes, other: bytes) -> tuple[bytes, bytes]:
+    def _by_server(self, own: bytes, other: bytes) -> tuple[bytes, bytes]:
         """This server's value and the other server's, ordered by server number."""
         return (own, other) if self.role == 0 else (other, own)
 
@@ -307,10 +309,12 @@ class Aggregator(PendingReports):
     def _noisy(self, sums: Sequence[int]) -> list[int]:
         """Add this server's own noise to every sum."""
         modulus, scale, draw = self.round.modulus, self.round.scale, self._party.draw
-        noise = [0 if scale is None or draw is None else self._drawn(scale, draw) for _ in sums]
+        noise = [
+            0 if scale is None or draw is None else self._draw_noise(scale, draw) for _ in sums
+        ]
         return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
 
-    def _drawn(self, parameter: Fraction, draw: Draw) -> int:
+    def _draw_noise(self, parameter: Fraction, draw: Draw) -> int:
         """Draw noise of the terms' distribution; Gaussian noise by rejection from Laplace draws."""
         if self.pinned.terms.distribution(self.round.binding.chosen) == DISCRETE_GAUSSIAN:
             return accepted_gaussian(parameter**2, draw)
@@ -322,7 +326,7 @@ class Aggregator(PendingReports):
             return masks.expand(part, modulus, length)
         return wire.unpack_numbers(part, modulus, length, "report share")
 
-    def _closed(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
+    def _close_record(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
         """Close the round: replace all secrets by the outcome and the partial sum, if any."""
         about = self.round.context + bytes((self.role,))
         said = bytes((RoundOutcome.ABORTED if content is None else RoundOutcome.RELEASED,))

@@ -172,14 +172,16 @@ class ClientRegistry:
         """Determine survivors and dropouts from the masked numbers."""
         self.stayed = frozenset(one.number for one in self.members if one.masked)
         self.staying = self.stayed
-        self.left = self._beside(one.number for one in self.members if one.pairs and not one.masked)
+        self.left = self._masked_with_survivors(
+            one.number for one in self.members if one.pairs and not one.masked
+        )
         self._check_opens(self.stayed)
         self._check_shared(self.stayed | self.left)
 
     def reconstruct_keys(self) -> None:
         """Reconstruct the dropouts' masking keys, or proofs that they shared invalid ones."""
         answers = {number: self.members[number].revealed(Kind.KEYS) for number in self.stayed}
-        held = self._held(Kind.KEYS, answers, self.left, frozenset())
+        held = self._verified_shares(Kind.KEYS, answers, self.left, frozenset())
         self.keys, self.convicted = self._reconstruct(held, SharedSecret.MASKING)
 
     def drop_silent(self) -> None:
@@ -192,7 +194,7 @@ class ClientRegistry:
         )
         self.staying = self.stayed - self.vanished
         self._check_opens(self.staying)
-        self._check_shared(self.staying | self._beside(self.vanished))
+        self._check_shared(self.staying | self._masked_with_survivors(self.vanished))
 
     def reconstruct_seeds(self) -> None:
         """Reconstruct the self-mask seeds and the masking keys of late dropouts.
@@ -200,9 +202,9 @@ class ClientRegistry:
         Where a client shared another seed, the result is a proof of that. All shares are present
         before any secret is reconstructed.
         """
-        staying, gone = self.staying, self._beside(self.vanished)
+        staying, gone = self.staying, self._masked_with_survivors(self.vanished)
         answers = {number: self.members[number].revealed(Kind.REVEAL) for number in staying}
-        held = self._held(Kind.REVEAL, answers, gone, staying)
+        held = self._verified_shares(Kind.REVEAL, answers, gone, staying)
         own, masking = ({one: held[one] for one in whose} for whose in (staying, gone))
         keys, convicted = self._reconstruct(masking, SharedSecret.MASKING)
         self.own_seeds, self.appealed = self._reconstruct(own, SharedSecret.OWN)
@@ -217,7 +219,7 @@ class ClientRegistry:
 
     def total(self) -> tuple[list[int], int]:
         """The unmasked sum of the clients whose numbers count, and how many they are."""
-        counted, own_seeds = self._counted()
+        counted, own_seeds = self._summed_clients()
         added: list[bytes] = []
         taken = [own_seeds[number] for number in counted]
         for other in self.left | self.vanished | (self.staying - counted):
@@ -228,7 +230,7 @@ class ClientRegistry:
         columns = zip(correction, *[self.members[one].masked for one in counted], strict=True)
         return [sum(column) % modulus for column in columns], len(counted)
 
-    def _counted(self) -> tuple[frozenset[int], dict[int, bytes]]:
+    def _summed_clients(self) -> tuple[frozenset[int], dict[int, bytes]]:
         """The clients whose numbers count, with their self-mask seeds.
 
         Clients that shared another seed than they committed to are excluded if all their masking
@@ -238,7 +240,7 @@ class ClientRegistry:
         silent = {
             number
             for owner in self.appealed
-            for number in self._near(owner, honest)
+            for number in self._neighbours_among(owner, honest)
             if not self.members[number].revealed(Kind.LAST_SEEDS)
         }
         if not silent:
@@ -305,7 +307,7 @@ class ClientRegistry:
     def _blame(self, kind: Misbehaviour, *numbers: int) -> Blame:
         return Blame(kind, numbers, tuple(self.members[number].address for number in numbers))
 
-    def _held(
+    def _verified_shares(
         self,
         kind: Kind,
         answers: Mapping[int, Mapping[int, bytes]],
@@ -356,7 +358,7 @@ class ClientRegistry:
 
     def _common_seeds(self, counted: AbstractSet[int], other: int) -> Iterator[tuple[int, bytes]]:
         """The counted clients that have a pairwise mask with an uncounted one, with its seed."""
-        gone, neighbours = self.members[other], self._near(other, counted)
+        gone, neighbours = self.members[other], self._neighbours_among(other, counted)
         if other in self.keys:
             key = X25519PrivateKey.from_private_bytes(self.keys[other])
             me, context = (other, gone.masking), self.round.context
@@ -368,17 +370,19 @@ class ClientRegistry:
                 kind = Kind.LAST_SEEDS if other in self.appealed else Kind.SEEDS
                 yield number, member.revealed(kind)[other]
 
-    def _near(self, owner: int, among: AbstractSet[int]) -> list[int]:
+    def _neighbours_among(self, owner: int, among: AbstractSet[int]) -> list[int]:
         return [number for number in self.members[owner].pairs if number in among]
 
-    def _beside(self, numbers: Iterable[int]) -> frozenset[int]:
+    def _masked_with_survivors(self, numbers: Iterable[int]) -> frozenset[int]:
         """The clients among `numbers` that share a pairwise mask with a survivor."""
-        return frozenset(number for number in numbers if self._near(number, self.staying))
+        return frozenset(
+            number for number in numbers if self._neighbours_among(number, self.staying)
+        )
 
     def _check_shared(self, owners: AbstractSet[int]) -> None:
         """Abort if too few survivors hold shares of an owner, since no more can arrive."""
         for owner in sorted(owners):
-            count = len(self._near(owner, self.staying))
+            count = len(self._neighbours_among(owner, self.staying))
             if count < self.threshold:
                 raise _too_few(owner, "surviving holders of shares", count, self.threshold)
 

@@ -182,7 +182,7 @@ def abandon_local(records: Records, identity: bytes, key: Ed25519PrivateKey) -> 
     state = PartyRoundState(records, _RECORD, identity)
     entry = state.find()
     while entry is not None and entry.phase is RoundPhase.OPEN:
-        entry = _ended(state, entry, identity, key, None)
+        entry = _close_record(state, entry, identity, key, None)
 
 
 def local_outcome(records: Records, identity: bytes) -> bytes | None:
@@ -245,13 +245,13 @@ class LocalServer(PendingReports):
         with self._lock:
             entry = self._entry()
             while entry.phase is RoundPhase.OPEN:
-                view = self._added(now)
-                entry = _ended(self._state, entry, self.round.identity, self._key, view)
+                view = self._sum_reports(now)
+                entry = _close_record(self._state, entry, self.round.identity, self._key, view)
             self._secrets = None
             self._table.clear()
         return _read_view(entry, self.round.length)
 
-    def _added(self, now: int) -> SumView | None:
+    def _sum_reports(self, now: int) -> SumView | None:
         """The sums of all reports in range; None if they are too few, or come too late."""
         secrets, announced = self._open(), self.round
         waiting = len(self._table)
@@ -313,7 +313,7 @@ class _LocalSecrets:
         return [one - announced.margin for one in found]
 
 
-def _ended(
+def _close_record(
     state: PartyRoundState,
     entry: RoundEntry,
     identity: bytes,

@@ -144,11 +144,11 @@ class MaskingClient:
 
         The message includes commitments to all shares and is signed.
         """
-        return self._once(Kind.SHARES, Kind.JOIN, (Kind.SETUP, setup), self._make_shares)
+        return self._answer_once(Kind.SHARES, Kind.JOIN, (Kind.SETUP, setup), self._make_shares)
 
     def check(self, inbox: bytes) -> bytes:
         """Decrypt the neighbours' shares from the server's INBOX; return who sent invalid ones."""
-        return self._once(Kind.CHECKED, Kind.SHARES, (Kind.INBOX, inbox), self._make_checked)
+        return self._answer_once(Kind.CHECKED, Kind.SHARES, (Kind.INBOX, inbox), self._make_checked)
 
     def mask(self, pairs: bytes, values: Sequence[int]) -> bytes:
         """Learn the masking partners from the server's PAIRS; return the masked numbers.
@@ -156,7 +156,7 @@ class MaskingClient:
         A repeated PAIRS gets the message made from the numbers of the first call.
         """
         numbers = wire.check_numbers(values, self.round.modulus, self.round.length)
-        return self._once(
+        return self._answer_once(
             Kind.MASKED,
             Kind.CHECKED,
             (Kind.PAIRS, pairs),
@@ -169,7 +169,9 @@ class MaskingClient:
         The message reveals the keys of invalid encrypted shares that their senders signed as
         received.
         """
-        return self._once(Kind.ACCUSED, Kind.CHECKED, (Kind.PAIRS, pairs), self._make_accused)
+        return self._answer_once(
+            Kind.ACCUSED, Kind.CHECKED, (Kind.PAIRS, pairs), self._make_accused
+        )
 
     def reveal(self, message: bytes) -> bytes:
         """Answer a request of the server after masking.
@@ -179,12 +181,14 @@ class MaskingClient:
         """
         kind = expect_kind((Kind.REQUEST, Kind.LEFT, Kind.PROOF), message, self.round.identity)
         if kind is Kind.LEFT:
-            return self._once(Kind.KEYS, Kind.MASKED, (kind, message), self._make_keys)
+            return self._answer_once(Kind.KEYS, Kind.MASKED, (kind, message), self._make_keys)
         if kind is Kind.REQUEST:
-            return self._once(Kind.REVEAL, Kind.MASKED, (kind, message), self._make_reveal)
+            return self._answer_once(Kind.REVEAL, Kind.MASKED, (kind, message), self._make_reveal)
         if self._open(kind, message)[:1] == bytes((SharedSecret.MASKING,)):
-            return self._once(Kind.SEEDS, Kind.KEYS, (kind, message), self._make_seeds)
-        return self._once(Kind.LAST_SEEDS, Kind.REVEAL, (kind, message), self._make_last_seeds)
+            return self._answer_once(Kind.SEEDS, Kind.KEYS, (kind, message), self._make_seeds)
+        return self._answer_once(
+            Kind.LAST_SEEDS, Kind.REVEAL, (kind, message), self._make_last_seeds
+        )
 
     def _make_shares(self, setup: bytes) -> bytes:
         """Share this client's secrets among its neighbours, encrypted for each."""
@@ -439,7 +443,7 @@ class MaskingClient:
         rule = f"at least the threshold of {self._threshold}. Leave this round: nothing was sent"
         expect(count >= self._threshold, f"number of {name}", count, rule)
 
-    def _once(
+    def _answer_once(
         self,
         kind: Kind,
         after: Kind,

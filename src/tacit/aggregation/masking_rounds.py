@@ -114,7 +114,7 @@ class MaskingReports(PendingReports):
         expect_size("report", message, self.report_size)
         slot, join = ReportSlot.decode(message[: SLOT.size]), message[SLOT.size :]
         body(join, Kind.JOIN, self.round.identity)
-        if now >= self.round.binding.closes or self._begun(self.entry()):
+        if now >= self.round.binding.closes or self._first_stage_ended(self.entry()):
             raise ClosedRound("round is closed or past its deadline: nobody can join it")
         return self._vault().table_entry(slot, self.round.slots, join)
 
@@ -142,7 +142,7 @@ class MaskingReports(PendingReports):
             raise Rejected("message is not an answer of a client")
         body(message, kind, self.round.identity)
         entry = self.entry()
-        if not self._begun(entry):
+        if not self._first_stage_ended(entry):
             raise Rejected("message is too early: stages begin at the deadline of the round")
         vault = self._vault_of(entry)
         vault.check_slot(slot, self.round.slots)
@@ -186,7 +186,7 @@ class MaskingReports(PendingReports):
             entry, progress = self.entry(), self._progress
             if entry.phase is not RoundPhase.OPEN:
                 raise ClosedRound(str(round_over(entry.phase)))
-            if self._begun(entry) and (progress is None or progress.entry != entry):
+            if self._first_stage_ended(entry) and (progress is None or progress.entry != entry):
                 self._synchronized(table, now)
 
     def next_message(self, address: bytes, after: int) -> bytes:
@@ -218,7 +218,7 @@ class MaskingReports(PendingReports):
         return keep_outcome(self._records, role, self.round.identity, said)
 
     @staticmethod
-    def _begun(entry: RoundEntry) -> bool:
+    def _first_stage_ended(entry: RoundEntry) -> bool:
         """Whether the first stage of a round has ended, in any process."""
         return len(entry.content) > KEY_SIZE
 

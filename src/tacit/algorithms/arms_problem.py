@@ -37,7 +37,7 @@ TRUSTS = (
 )
 
 
-def _listed(numbers: Iterable[float]) -> str:
+def _format_numbers(numbers: Iterable[float]) -> str:
     return ",".join(f"{number:g}" for number in numbers) or "empty"
 
 
@@ -183,8 +183,8 @@ class ArmsEnvironment(Checked):
             self._settle(name, tuple(means))
             if len(means) < 2 or not all(0 <= mean <= 1 for mean in means):
                 raise TacitError(
-                    f"{name} is {_listed(means)}: must be two or more numbers in [0, 1], such "
-                    "as 0.31,0.47"
+                    f"{name} is {_format_numbers(means)}: must be two or more numbers in [0, 1], "
+                    "such as 0.31,0.47"
                 )
 
     def world(self, arms: int, seed: int, guardrail: str | None) -> World:
@@ -328,7 +328,7 @@ class ArmsProblem(Problem):
             )
         if means is not None:
             rule = f"{self.arms} numbers, one for each option"
-            require(len(means) == self.arms, "guardrail_means", _listed(means), rule)
+            require(len(means) == self.arms, "guardrail_means", _format_numbers(means), rule)
 
     @property
     def metrics(self) -> int:

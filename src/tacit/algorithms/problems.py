@@ -81,7 +81,7 @@ def group(kind: type) -> Any:
 
 
 @cache
-def _words(part: Any) -> dict[str, tuple[str, ...]]:
+def _choices(part: Any) -> dict[str, tuple[str, ...]]:
     """The values of every field that is a choice of words."""
     found = {}
     for name, kind in get_type_hints(part).items():
@@ -97,7 +97,7 @@ class Checked:
     def _check_words(self) -> None:
         """Check every field that has a fixed set of allowed values, if it is given."""
         kind: Any = type(self)
-        for name, words in _words(kind).items():
+        for name, words in _choices(kind).items():
             if self._given(name):
                 one_of(name, getattr(self, name), words)
 

@@ -128,10 +128,13 @@ def _by_budget(
     problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
 ) -> dict[tuple[float, float], PrivateSums]:
     """The prefix sums of each budget, as if all silos had it."""
-    return {pair: make(_alike(problem, pair)) for pair in dict.fromkeys(problem.privacy.pairs)}
+    return {
+        pair: make(_with_common_budget(problem, pair))
+        for pair in dict.fromkeys(problem.privacy.pairs)
+    }
 
 
-def _alike(problem: SilosProblem, budget: tuple[float, float]) -> SilosProblem:
+def _with_common_budget(problem: SilosProblem, budget: tuple[float, float]) -> SilosProblem:
     epsilon, delta = budget
     return problem.changed(budgets=None, epsilon=epsilon, delta=delta)
 
@@ -146,7 +149,9 @@ def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
     finer = {pair: replace(private.sums, scale=scale) for pair, private in found.items()}
     pairs = problem.privacy.pairs
     sigmas = tuple(finer[pair].sigma for pair in pairs)
-    stated = {pair: guarantee_of(_alike(problem, pair), sums) for pair, sums in finer.items()}
+    stated = {
+        pair: guarantee_of(_with_common_budget(problem, pair), sums) for pair, sums in finer.items()
+    }
     printed = None
     if problem.constants == "paper":
         printed = math.sqrt(sum((found[pair].sigma or 0.0) ** 2 for pair in pairs) / len(pairs))
@@ -180,7 +185,8 @@ def common_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSu
     strictest = max(_by_budget(problem, make).values(), key=lambda one: one.sums.sigma)
     pairs = problem.privacy.pairs
     each = {
-        pair: guarantee_of(_alike(problem, pair), strictest.sums) for pair in dict.fromkeys(pairs)
+        pair: guarantee_of(_with_common_budget(problem, pair), strictest.sums)
+        for pair in dict.fromkeys(pairs)
     }
     guarantee = weakest([each[pair] for pair in pairs])
     return replace(strictest, guarantee=guarantee, derivation=Derivation.STRICTEST)

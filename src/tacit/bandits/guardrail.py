@@ -73,7 +73,11 @@ class Guard:
     def newly_worse(self, options: Iterable[int], control: int) -> list[int]:
         """The options found worse than the control and never paused before; records the reasons."""
         sure = failure_left(self.tallies, self._setting(self.rail.level))
-        found = [k for k in options if k not in self.reasons and self._worse(k, control, sure)]
+        found = [
+            k
+            for k in options
+            if k not in self.reasons and self._is_significantly_worse(k, control, sure)
+        ]
         for k in found:
             self.reasons[k] = self._reason(k, control)
         return found
@@ -81,7 +85,7 @@ class Guard:
     def _setting(self, level: float) -> SummarySettings:
         return SummarySettings(level, self.first)
 
-    def _worse(self, option: int, control: int, sure: float) -> bool:
+    def _is_significantly_worse(self, option: int, control: int, sure: float) -> bool:
         mine, theirs = self.tallies[option], self.tallies[control]
         larger, smaller = (mine, theirs) if self.rail.better == "lower" else (theirs, mine)
         level = level_of(sure * self._setting(self.rail.level).share(option))

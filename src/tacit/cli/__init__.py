@@ -176,7 +176,7 @@ def main() -> None:
             raise SystemExit(2) from None
         message += _rejected(error.__cause__)
         end = "" if message.endswith("?") else "."
-        _fail(f"{message}{end} Try: tacit{_asked(error.ctx)} --help")
+        _fail(f"{message}{end} Try: tacit{_requested_command(error.ctx)} --help")
     sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
@@ -211,11 +211,11 @@ def _rejected(cause: BaseException | None) -> str:
     return "" if first["type"] == "value_error" else f", not {first['input']!r}"
 
 
-def _asked(context: Any) -> str:
+def _requested_command(context: Any) -> str:
     """The command that was requested."""
     if context is None or context.parent is None:
         return ""
-    return f"{_asked(context.parent)} {context.info_name}"
+    return f"{_requested_command(context.parent)} {context.info_name}"
 
 
 def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoReturn:

@@ -131,7 +131,7 @@ def _published(source: str) -> Published:
         from tacit.terms import Terms
     if "://" in source:
         party = PartyClient(_base(source))
-        return party.terms(party.experiment(_named(source)))
+        return party.terms(party.experiment(_digest_in(source)))
     try:
         return Published(Terms.decode(Path(source).read_bytes().strip()), ())
     except OSError as problem:
@@ -145,7 +145,7 @@ def _base(source: str) -> str:
     return source.partition("/experiments")[0].rstrip("/")
 
 
-def _named(source: str) -> str | None:
+def _digest_in(source: str) -> str | None:
     return source.partition("/experiments/")[2].partition("/")[0] or None
 
 

@@ -171,7 +171,7 @@ def print_status(reply: dict[str, Any], which: SelectedExperiment) -> None:
             row["places"],
             row["given"],
             row["reports"],
-            _moment(row["closes"]),
+            _format_time(row["closes"]),
         ]
         for row in reply["rounds"][-LAST_ROUNDS:]
     ]
@@ -197,7 +197,7 @@ _NEXT = {
 }
 
 
-def _moment(seconds: int) -> str | None:
+def _format_time(seconds: int) -> str | None:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}" if seconds else None
 
 

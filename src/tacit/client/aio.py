@@ -148,13 +148,13 @@ class AsyncDevice(DeviceCore):
         try:
             async with asyncio.timeout(SLOWEST_REPLY):
                 try:
-                    return await self._answered(request)
+                    return await self._reply_to(request)
                 except HUNG_UP:
-                    return await self._answered(request)
+                    return await self._reply_to(request)
         except (*FAILED, TimeoutError):
             return Reply(0)
 
-    async def _answered(self, request: Request) -> Reply:
+    async def _reply_to(self, request: Request) -> Reply:
         response = await self._sent(request)
         try:
             content = b""

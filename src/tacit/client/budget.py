@@ -64,7 +64,7 @@ class Budget(LedgerFile):
         self._run("INSERT OR REPLACE INTO own VALUES ('limit', ?)", text)
 
     def _own_limit(self) -> Fraction | None:
-        row = self._one("SELECT value FROM own WHERE name = 'limit'")
+        row = self._single_row("SELECT value FROM own WHERE name = 'limit'")
         if row is None:
             return OWN_LIMIT
         return None if row["value"] is None else self._fraction(row["value"])
@@ -119,7 +119,7 @@ class Budget(LedgerFile):
     # Lineages of terms
 
     def _lineage(self, digest: bytes) -> int:
-        row = self._one("SELECT lineage FROM terms WHERE digest = ?", digest)
+        row = self._single_row("SELECT lineage FROM terms WHERE digest = ?", digest)
         if row is None:
             raise TacitError(f"terms {digest.hex()} are unknown to this device. Call join() first")
         return int(row["lineage"])
@@ -136,13 +136,13 @@ class Budget(LedgerFile):
 
         Unless the parties of preceding terms signed, other parties cannot lower their limits.
         """
-        own = self._one("SELECT approved FROM terms WHERE digest = ?", terms.digest)
+        own = self._single_row("SELECT approved FROM terms WHERE digest = ?", terms.digest)
         names = {terms.digest, terms.predecessor or terms.digest}
         if approved or (own is not None and own["approved"]):
             return sorted(names)
         others = {digest for digest in names if self._of_others(digest, terms.keys)}
         for digest in others:
-            known = self._one("SELECT text FROM terms WHERE digest = ?", digest)
+            known = self._single_row("SELECT text FROM terms WHERE digest = ?", digest)
             if known is not None and known["text"] is not None:
                 raise Rejected(
                     f"predecessor is {digest.hex()}, of other parties: must be of the same ones, "
@@ -154,7 +154,7 @@ class Budget(LedgerFile):
 
     def _of_others(self, digest: bytes, keys: Iterable[bytes]) -> bool:
         """Whether the lineage of a digest is known, and not one of all these keys."""
-        row = self._one("SELECT lineage FROM terms WHERE digest = ?", digest)
+        row = self._single_row("SELECT lineage FROM terms WHERE digest = ?", digest)
         known = set() if row is None else set(self._keys(row["lineage"]))
         return bool(known) and not known.issuperset(keys)
 

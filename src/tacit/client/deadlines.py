@@ -47,20 +47,20 @@ class LimitedStream:
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Receive a part of the response."""
         self._answered = True
-        return self._stream.read(max_bytes, self._left(timeout))
+        return self._stream.read(max_bytes, self._seconds_left(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send a part of the request; the first one after a response begins an exchange."""
         if self._answered:
             self._answered, self._end = False, time.monotonic() + self._seconds
         for at in range(0, len(buffer), _SLICE):
-            self._stream.write(buffer[at : at + _SLICE], self._left(timeout))
+            self._stream.write(buffer[at : at + _SLICE], self._seconds_left(timeout))
 
     def start_tls(self, *args: Any, **kwargs: Any) -> LimitedStream:
         """The connection under TLS."""
         return LimitedStream(self._stream.start_tls(*args, **kwargs), self._seconds)
 
-    def _left(self, timeout: float | None) -> float:
+    def _seconds_left(self, timeout: float | None) -> float:
         left = self._end - time.monotonic()
         if left <= 0:
             raise httpx.ReadTimeout(f"the exchange takes longer than {self._seconds:g} seconds")

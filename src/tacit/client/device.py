@@ -260,7 +260,7 @@ class DeviceCore:
         digest = _digest(experiment)
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
-            return self._kept(known)
+            return self._stored_assignment(known)
         known = yield from self._terms.up_to_date(digest, known)
         check_context(known.pinned.terms, context)
         if known.agreed is None and not known.withdrawn:
@@ -318,7 +318,7 @@ class DeviceCore:
         until = request.now + max(float(pinned.terms.answer.window), UNASKED)
         with self.ledger.together():
             self.ledger.keep_option(pinned.terms.digest, option, request.now, until)
-            return self._kept(self._known(pinned.terms.digest))
+            return self._stored_assignment(self._known(pinned.terms.digest))
 
     def _check_round(
         self,
@@ -359,9 +359,9 @@ class DeviceCore:
                     pinned.terms.delta_cost,
                 )
             )
-            return self._kept(self._known(pinned.terms.digest))
+            return self._stored_assignment(self._known(pinned.terms.digest))
 
-    def _kept(self, known: KnownTerms) -> Slot:
+    def _stored_assignment(self, known: KnownTerms) -> Slot:
         """The assignment in the ledger, perhaps that of another process."""
         assert known.option is not None
         asked, digest = known.reports_at is not None, known.pinned.terms.digest
@@ -411,7 +411,7 @@ class DeviceCore:
             url = f"{coordinator_of(terms).rstrip('/')}/rounds/{participation.identity.hex()}"
             if not (yield from self._stages(participation, url)):
                 self.ledger.expire(participation.identity)
-                yield from self._ask(participation)
+                yield from self._query_outcome(participation)
         return True
 
     def _stages(self, participation: OpenParticipation, url: str) -> Conversation[bool]:
@@ -444,7 +444,7 @@ class DeviceCore:
         elif reply.status in _FINAL:
             self.ledger.rejected(post, f"rejected: {reply.error_text}")
 
-    def _ask(self, participation: OpenParticipation) -> Conversation[None]:
+    def _query_outcome(self, participation: OpenParticipation) -> Conversation[None]:
         """Query the round's outcome; a refund needs the signatures that the trust model demands."""
         for post in self.ledger.deliveries(participation.identity):
             if _questions_left(post) and self._claim(participation, post, Attempt.OUTCOME):

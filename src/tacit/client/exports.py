@@ -52,7 +52,7 @@ def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
                 "tacit on both devices"
             )
         own = document["own_limit"]
-        limit = None if own is None else _spelt(own)
+        limit = None if own is None else _read_fraction(own)
         return limit, [_read_entry(entry) for entry in document["experiments"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise TacitError(
@@ -71,7 +71,7 @@ def _read_entry(entry: Mapping[str, Any]) -> Exported:
     return Exported(
         tuple(bytes.fromhex(digest) for digest in terms),
         tuple(bytes.fromhex(key) for key in keys),
-        _spelt(entry["epsilon"]),
+        _read_fraction(entry["epsilon"]),
         times,
         bool(entry["withdrawn"]),
         tuple(_read_round(row) for row in rounds),
@@ -84,14 +84,14 @@ def _read_round(row: Mapping[str, Any]) -> Participation:
     return Participation(
         bytes.fromhex(row["round"]),
         report,
-        _spelt(row["cost"]),
+        _read_fraction(row["cost"]),
         bool(row["charged"]),
         bool(row["refused"]),
-        _spelt(row.get("delta", "0")),
+        _read_fraction(row.get("delta", "0")),
     )
 
 
-def _spelt(text: object) -> Fraction:
+def _read_fraction(text: object) -> Fraction:
     holds = isinstance(text, str) and _FRACTION.fullmatch(text)
     require(holds, "an amount", repr(text), "a fraction such as 2 or 1/3")
     return Fraction(str(text))

@@ -233,13 +233,13 @@ class Device(DeviceCore):
     def _exchange(self, request: Request) -> Reply:
         try:
             try:
-                return self._answered(request)
+                return self._reply_to(request)
             except HUNG_UP:
-                return self._answered(request)
+                return self._reply_to(request)
         except FAILED:
             return Reply(0)
 
-    def _answered(self, request: Request) -> Reply:
+    def _reply_to(self, request: Request) -> Reply:
         end = time.monotonic() + SLOWEST_REPLY
         response = self._sent(request)
         try:

@@ -124,7 +124,7 @@ class Ledger(Budget):
             start = next((row for row in line if row["digest"] == digest), None)
             if start is None:
                 return None
-            lineage, last = start["lineage"], _last(start, line)
+            lineage, last = start["lineage"], _latest_successor(start, line)
             entry = self._only("SELECT * FROM lineages WHERE id = ?", lineage)
             rounds = self._all(
                 "SELECT identity, terms, cost, charged, outcome, sends FROM rounds "
@@ -287,7 +287,7 @@ class Ledger(Budget):
             return None if row is None else self._running(row)
 
     def _unsent(self, digest: bytes) -> sqlite3.Row | None:
-        return self._one(
+        return self._single_row(
             "SELECT * FROM rounds WHERE lineage = ? AND outcome IS NULL AND levels IS NOT NULL "
             "ORDER BY joined DESC",
             self._lineage(digest),
@@ -331,7 +331,9 @@ class Ledger(Budget):
     def deliveries(self, identity: bytes) -> tuple[Delivery, ...]:
         """Report shares of a participation; empty if it is over or not yet encrypted."""
         with self.together():
-            row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
+            row = self._single_row(
+                "SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity
+            )
             return () if row is None else self._deliveries(identity)
 
     def charge(
@@ -343,7 +345,7 @@ class Ledger(Budget):
         already.
         """
         with self.together():
-            row = self._one(
+            row = self._single_row(
                 "SELECT * FROM rounds WHERE identity = ? AND outcome IS NULL "
                 "AND levels IS NOT NULL",
                 identity,
@@ -492,7 +494,7 @@ def _pinned(text: bytes, joined: bytes) -> Pinned:
     return Pinned(terms, signatures, terms.keys)
 
 
-def _last(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
+def _latest_successor(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
     """The row of the terms, or of their last approved successor."""
     successors = {decoded(row["text"]).predecessor: row for row in line if row["approved"]}
     last = start

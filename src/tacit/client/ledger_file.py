@@ -153,13 +153,13 @@ class LedgerFile:
     def _all(self, query: str, *values: object) -> list[sqlite3.Row]:
         return self._run(query, *values).fetchall()
 
-    def _one(self, query: str, *values: object) -> sqlite3.Row | None:
+    def _single_row(self, query: str, *values: object) -> sqlite3.Row | None:
         found: sqlite3.Row | None = self._run(query, *values).fetchone()
         return found
 
     def _only(self, query: str, *values: object) -> sqlite3.Row:
         """The one row of a query; a missing one means that the file was altered."""
-        found = self._one(query, *values)
+        found = self._single_row(query, *values)
         if found is None:
             raise self._unusable("a row is missing")
         return found

@@ -311,7 +311,7 @@ class TacitProvider(AbstractProvider):
                     ErrorCode.TYPE_MISMATCH,
                     f"flag {key} has no value of this type for option {wrong[0]!r}",
                 )
-            given = self._given(flag, context)
+            given = self._assignment(flag, context)
         except TacitError as problem:
             self._not_before[key] = (time.monotonic() + PAUSE, str(problem))
             return _defaulted(default, str(problem))
@@ -325,7 +325,7 @@ class TacitProvider(AbstractProvider):
             place = tries.place
         return _tried(values.get(given.plays[place], default), given, place)
 
-    def _given(self, flag: Flag, context: EvaluationContext | None) -> Slot:
+    def _assignment(self, flag: Flag, context: EvaluationContext | None) -> Slot:
         """The assignment; where the device chooses, by attributes of the evaluation context."""
         terms = self.device.known_terms(flag.experiment)
         if terms is None or terms.context is None or isinstance(terms.context, FittedTerms):

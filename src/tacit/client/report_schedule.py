@@ -51,12 +51,12 @@ class RequestSchedule:
         It is uniform over the first half of the margin after the window. The second half is left
         for retries.
         """
-        return self.joined + self.window + self._drawn("sends", 0, 0) * self.margin / 2
+        return self.joined + self.window + self._uniform("sends", 0, 0) * self.margin / 2
 
     @property
     def first_query(self) -> float:
         """Time of the first query for the round's outcome."""
-        return self.closes + self._drawn("asks", 0, 0) * self.margin / 2
+        return self.closes + self._uniform("asks", 0, 0) * self.margin / 2
 
     def next_attempt(self, attempt: Attempt, role: int, attempts: int, last: float) -> float:
         """Time of the next attempt after `attempts` attempts, the last at `last`.
@@ -67,9 +67,9 @@ class RequestSchedule:
             return self.first_send if attempt is Attempt.REPORT else self.first_query
         first = min(max(self.margin / _ATTEMPTS_FIT, _SHORTEST), _FIRST)
         pause = min(first * 2.0 ** min(attempts - 1, 40), _LONGEST)
-        return last + pause * (1 + self._drawn(attempt.value, role, attempts)) / 2
+        return last + pause * (1 + self._uniform(attempt.value, role, attempts)) / 2
 
-    def _drawn(self, label: str, role: int, attempt: int) -> float:
+    def _uniform(self, label: str, role: int, attempt: int) -> float:
         """Uniform in [0, 1), deterministic given the seed."""
         about = f"tacit pace {label} {role} {attempt}".encode()
         return int.from_bytes(hashlib.sha256(self.seed + about).digest()[:6], "big") / 2**48

@@ -86,7 +86,7 @@ class NoiseTest:
         found = [_pairs(actual).at_least(self._most_ties)]
         for fault, stated in ((Fault.SPREAD, self._spread), (Fault.MEAN, self._sum)):
             tables = [
-                _moved(one, centre, fault is Fault.SPREAD)
+                _centred_table(one, centre, fault is Fault.SPREAD)
                 for one, centre in zip(actual, self._centres, strict=True)
             ]
             low, high = stated.region(self._each)
@@ -124,7 +124,7 @@ class NoiseTest:
 
     def _stated(self, size: bool) -> _Sum:
         pairs = zip(self.distributions, self._centres, strict=True)
-        return _Sum.of([_moved(one, centre, size) for one, centre in pairs])
+        return _Sum.of([_centred_table(one, centre, size) for one, centre in pairs])
 
     @cached_property
     def _ties(self) -> tuple[_Sum, _Sum]:
@@ -215,7 +215,7 @@ def _table(distribution: NoiseDistribution) -> tuple[int, Floats]:
 
 
 @lru_cache(maxsize=512)
-def _moved(distribution: NoiseDistribution, centre: int, size: bool) -> tuple[int, Floats]:
+def _centred_table(distribution: NoiseDistribution, centre: int, size: bool) -> tuple[int, Floats]:
     """The table of X - centre, or of its magnitude."""
     start, masses = _table(distribution)
     if not size:

@@ -48,7 +48,7 @@ def wrap_probability(distribution: NoiseDistribution, largest_sum: int, modulus:
     if m <= top:
         raise TacitError(
             f"modulus {m} is too small for sums up to {top}: use at least "
-            f"{top + 2 * _reach(distribution, 1e-9) + 1}, "
+            f"{top + 2 * _tail_radius(distribution, 1e-9) + 1}, "
             "which overflows with probability at most 1e-9"
         )
     spare = (m - top - 1) // 2
@@ -58,7 +58,7 @@ def wrap_probability(distribution: NoiseDistribution, largest_sum: int, modulus:
     return max(above + distribution.cdf(-spare - top - 1), below + distribution.tail(spare + top))
 
 
-def _reach(distribution: NoiseDistribution, failure: float) -> int:
+def _tail_radius(distribution: NoiseDistribution, failure: float) -> int:
     """The least τ with P[|X| > τ] <= failure, about 0 and not about the mean."""
     if distribution.symmetric and distribution.mean == 0:
         return distribution.bound(failure)

@@ -121,17 +121,17 @@ def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOI
             f"epsilon is {float(target):g}: no parameters were found for {users} users, even with "
             "three times the noise. Use a larger batch or a larger epsilon."
         )
-    best = _last(possible, 2 * STEPS, lambda steps: fits(wide(steps), steps))
+    best = _last_true(possible, 2 * STEPS, lambda steps: fits(wide(steps), steps))
     enough = math.floor(best * (1 - FEWER_BITS))
     widest = wide(enough)
-    tau = widest - _last(0, widest - 1, lambda fewer: fits(widest - fewer, enough))
-    steps = _last(enough, 2 * STEPS, lambda steps: fits(tau, steps))
+    tau = widest - _last_true(0, widest - 1, lambda fewer: fits(widest - fewer, enough))
+    steps = _last_true(enough, 2 * STEPS, lambda steps: fits(tau, steps))
     while (certificate := certify(candidate(tau, steps))).epsilon > target:
         steps -= 1
     return certificate
 
 
-def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
+def _last_true(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """The last number of low..high up to which `holds` holds, by bisection; it holds at `low`."""
     while low < high:
         middle = (low + high + 1) // 2

@@ -205,7 +205,7 @@ def epsilon_of(
         return times * (distribution.pure_loss(sensitivity) + 2 * apart)
     inner = target.delta * math.exp(-apart)
     loss = resolved_loss(distribution, sensitivity, inner / times)
-    if times == 1 or _added(target):
+    if times == 1 or _is_basic_composition(target):
         return times * (loss.epsilon(inner / times) + 2 * apart)
     if order is None and bell_shaped(distribution, target):
         return _as_gaussian(loss, target, apart)
@@ -219,7 +219,7 @@ def accounting(
     count = target.participations
     if count == 1 or isinstance(target, PureDP):
         return ()
-    if _added(target):
+    if _is_basic_composition(target):
         return (Accounting(Method.ADDED, count),)
     if order is None and bell_shaped(distribution, target):
         return (Accounting(Method.GAUSSIAN, count),)
@@ -227,7 +227,7 @@ def accounting(
     return (Accounting(Method.RENYI, count, Fraction(str(used))),)
 
 
-def _added(target: Target) -> bool:
+def _is_basic_composition(target: Target) -> bool:
     """Whether the target asks for basic composition."""
     found = (one.method for one in target.assumptions if isinstance(one, Accounting))
     return Method.ADDED in found

@@ -374,7 +374,7 @@ class _Problem:
                 if self.integer_sensitivity
                 else 0.0
             )
-            return epsilon, _said(accounting(distribution, target)) or SUMMED
+            return epsilon, _format_methods(accounting(distribution, target)) or SUMMED
         everything = self.dimension * self.times
         if self.norm == "linf":
             epsilon = linf_loss(distribution, int(self.sensitivity), everything).epsilon(delta)
@@ -438,7 +438,7 @@ class _Problem:
         """As `account_of_shares`, but each of several rounds is accounted for independently."""
         assert isinstance(self.target, ApproximateDP)
         apart = distribution.approximate_share(users).closeness(users)
-        said = _said(accounting(distribution, self.target))
+        said = _format_methods(accounting(distribution, self.target))
         how = f"{said}; sums of shares within {apart:.2g} of one draw"
         return epsilon_of(distribution, self.integer_sensitivity, self.target, apart), how
 
@@ -449,8 +449,7 @@ class _Problem:
             raise TacitError(
                 f"{users} shares of {self.kind} noise do not approximate one draw of standard "
                 f"deviation {distribution.std:.3g}: use fewer users, constants='tight', or "
-                f"skellam noise, "
-                "whose shares add up exactly"
+                "skellam noise, whose shares add up exactly"
             )
         epsilon, how = self.tightened(psi).account(distribution)
         how += f"; sum of shares within {psi:.2g} of one draw (Kairouz, Liu & Steinke 2021)"
@@ -605,6 +604,6 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
     return problem.answer(distribution, users, constants="paper", account=account)
 
 
-def _said(ways: tuple[Accounting, ...]) -> str:
+def _format_methods(ways: tuple[Accounting, ...]) -> str:
     """The accounting methods of several participations, in words."""
     return "; ".join(way.text().removeprefix("accounted for by ") for way in ways)

@@ -161,7 +161,9 @@ def divergence(distribution: Noise, sensitivity: float, order: float) -> float:
         if math.isfinite(loss):
             found.append(PureDP(loss).renyi(order))
         found.append(_by_formula(distribution, whole, order))
-        if _reach(distribution, order * whole) <= (MOST_TERMS if order >= 2 else MOST_BELOW_2):
+        if _summation_range(distribution, order * whole) <= (
+            MOST_TERMS if order >= 2 else MOST_BELOW_2
+        ):
             summed = worst_renyi(distribution, whole, order)
             found.append(summed + ROUNDING * (1 + order) / (order - 1))
     return min(found)
@@ -180,7 +182,7 @@ def _by_formula(distribution: NoiseDistribution, sensitivity: int, order: float)
     return ((1 - part) * (below - 1) * first + part * (above - 1) * last) / (order - 1)
 
 
-def _reach(distribution: NoiseDistribution, shifted: float) -> float:
+def _summation_range(distribution: NoiseDistribution, shifted: float) -> float:
     """About how far from 0 a divergence is summed; see `loss.renyi_divergence`."""
     tail = 60 / distribution.mgf_radius if math.isfinite(distribution.mgf_radius) else 0.0
     return shifted + tail + 40 * distribution.std if tail else shifted + 12 * distribution.std

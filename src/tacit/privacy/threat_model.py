@@ -99,11 +99,11 @@ def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> 
     >>> guaranteed_reports(64, dropout=0.1)
     58
     """
-    return math.ceil(_kept(dropout, corrupt) * integer("users", users, at_least=1))
+    return math.ceil(_certain_fraction(dropout, corrupt) * integer("users", users, at_least=1))
 
 
 @lru_cache(maxsize=256)
-def _kept(dropout: Number, corrupt: Number) -> Fraction:
+def _certain_fraction(dropout: Number, corrupt: Number) -> Fraction:
     """The fraction of a round whose honest reports are certain."""
     lost = sum(
         (

@@ -169,8 +169,7 @@ def sample(protocol: SumProtocol, draws: int = DRAWS) -> None:
                 f"{what} of {name} do not have the stated distribution: p = {found:.2g} over "
                 f"{len(values)} draws, mean {values.mean():.4g} and variance {values.var():.4g} "
                 f"instead of {distribution.mean:.4g} and {distribution.variance:.4g}. Correct "
-                "randomize() or "
-                "view_distribution()/released_distribution()."
+                "randomize() or view_distribution()/released_distribution()."
             )
         rank, variance = scores(values, distribution)
         ranks.append(rank)
@@ -181,7 +180,7 @@ def sample(protocol: SumProtocol, draws: int = DRAWS) -> None:
             f"draws of {name} depend on each other at lag {lag}: noise must not be reused. Draw it "
             "anew in every call of randomize()."
         )
-    if seeded(_once(protocol, by_message), _generators(protocol)):
+    if seeded(_server_draw(protocol, by_message), _generators(protocol)):
         raise TacitError(
             f"noise of {name} repeats with the state of a pseudo-random generator: it must come "
             "from the operating system. Use draw() of a distribution in tacit.noise, or secrets."
@@ -447,17 +446,17 @@ def _neighbours(protocol: SumProtocol, reports: int, shifts: int) -> Iterator[tu
     """Pairs of sums that differ in one participant."""
     top = protocol.precision
     if reports == 1:
-        yield from combinations(reversed(_some(0, top, math.isqrt(2 * shifts) + 2)), 2)
+        yield from combinations(reversed(_evenly_spaced(0, top, math.isqrt(2 * shifts) + 2)), 2)
         return
     rest = (reports - 1) * top
     for others in sorted({0, rest // 2, rest}):
         for move in reversed(
-            _some(1, top, shifts)
+            _evenly_spaced(1, top, shifts)
         ):  # the largest shift is the worst for most noise
             yield others, others + move
 
 
-def _some(first: int, last: int, most: int) -> list[int]:
+def _evenly_spaced(first: int, last: int, most: int) -> list[int]:
     """All numbers, or about `most` evenly spaced ones including both ends."""
     if last - first < most:
         return list(range(first, last + 1))
@@ -514,8 +513,7 @@ def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
         if not all(isinstance(message, Integral) for message in sent):
             raise TacitError(
                 f"a message of {type(protocol).__name__} is {sent[0]!r}: view_distribution is "
-                "about whole "
-                "numbers. Send one, or state another view."
+                "about whole numbers. Send one, or state another view."
             )
         yield f"messages at level {level}", np.array([int(m) for m in sent]), distribution
 
@@ -577,7 +575,7 @@ def _round(protocol: SumProtocol, rewards: list[float], first: int) -> Aggregate
     return protocol.combine(sent)
 
 
-def _once(protocol: SumProtocol, by_message: bool) -> Callable[[], Any]:
+def _server_draw(protocol: SumProtocol, by_message: bool) -> Callable[[], Any]:
     """A function that makes one draw of the party that adds the noise."""
     if protocol.guarantee is not None and protocol.guarantee.view in AT_SERVERS:
         sent = [protocol.report(0.0, place) for place in range(protocol.minimum)]

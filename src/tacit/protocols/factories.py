@@ -114,7 +114,7 @@ def _shared_by_all(
     """Shares among all users, as printed, with the guarantee they truly provide against one curious
     participant.
     """
-    left, apart = _left(users, distribution)
+    left, apart = _noise_without_curious(users, distribution)
     truth = achieved_guarantee(left, precision, target, apart, order)
     share = distribution.approximate_share(users)
     return SecureSum(
@@ -122,7 +122,9 @@ def _shared_by_all(
     )
 
 
-def _left(users: int, distribution: NoiseDistribution) -> tuple[NoiseDistribution, float]:
+def _noise_without_curious(
+    users: int, distribution: NoiseDistribution
+) -> tuple[NoiseDistribution, float]:
     """The noise of all shares but that of one curious participant, and its distance from the true
     sum.
     """
@@ -141,7 +143,7 @@ def _order(noise: Printed, fewest: int, target: ApproximateDP, scale: int) -> fl
     if target.participations == 1:
         return None
     precision, distribution = noise(fewest, target.epsilon, scale)
-    left, apart = _left(fewest, distribution)
+    left, apart = _noise_without_curious(fewest, distribution)
     return best_order(left, precision, target, apart)
 
 

@@ -102,11 +102,11 @@ class JointSums(Protocol):
                 f"{len(released.values)} numbers were released: must be {self.coordinates}, one "
                 "for each metric"
             )
-        return self._together(
+        return self._joined(
             [self.part.analyze(replace(released, values=(value,))) for value in released.values]
         )
 
-    def _together(self, made: Sequence[Estimate]) -> Estimate:
+    def _joined(self, made: Sequence[Estimate]) -> Estimate:
         total, wrapped = np.array([one.total for one in made]), any(one.wrapped for one in made)
         return Estimate(total, made[0].error, self.guarantee_id, wrapped)
 
@@ -120,11 +120,11 @@ class JointSums(Protocol):
 
     def simulate(self, load: Sequence[Levels], rng: np.random.Generator) -> Estimate:
         """Every metric simulated with independent draws."""
-        return self._together([self.part.simulate(levels, rng) for levels in load])
+        return self._joined([self.part.simulate(levels, rng) for levels in load])
 
     def run(self, rewards: Floats, rng: np.random.Generator) -> tuple[Estimate, float]:
         """Simulate every participant, one row each; returns the estimate and the sum of the first
         metric's rounded rewards.
         """
         made, earned = zip(*(self.part.run(column, rng) for column in rewards.T), strict=True)
-        return self._together(made), earned[0]
+        return self._joined(made), earned[0]

@@ -263,7 +263,7 @@ class PerRound(Mechanism):
 
     def example(self) -> Protocol | None:
         """The protocol of the smallest round of arms, or of one coordinate for designs."""
-        size = _small(self.make, self.arguments, self.smallest)
+        size = _small_size(self.make, self.arguments, self.smallest)
         return None if size is None else self.make(*size, **self.arguments)
 
     def in_arithmetic_of_rounds(self) -> PerRound:
@@ -491,7 +491,7 @@ def protocol_factory(make: Any) -> Callable[..., Protocol]:
     return found
 
 
-def _small(
+def _small_size(
     make: Callable[..., Protocol], arguments: Mapping[str, Any], smallest: int
 ) -> tuple[Any, ...] | None:
     """The size of a small round, by the required parameters of `make`; None if they are unknown."""

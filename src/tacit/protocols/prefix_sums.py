@@ -523,7 +523,7 @@ class PrefixRound(Protocol):
             row = form.read(released.values, released.reports) / self.sums.scale
         before = self._released.get(self.step)
         if before is not None and not np.array_equal(before, row):
-            raise self._twice()
+            raise self._already_released()
         return self._release(row, released)
 
     def repeat_estimate(self) -> Estimate:
@@ -541,9 +541,9 @@ class PrefixRound(Protocol):
 
     def _check_once(self) -> None:
         if self.step in self._released:
-            raise self._twice()
+            raise self._already_released()
 
-    def _twice(self) -> TacitError:
+    def _already_released(self) -> TacitError:
         return TacitError(
             f"step {self.step} was released before: the guarantee covers one message of each step. "
             "To use that message again, observe again()"

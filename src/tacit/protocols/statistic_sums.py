@@ -226,7 +226,7 @@ class CentralStatistic(PrivateStatistic):
 
     def server_noise(self) -> list[int]:
         """One draw per coordinate."""
-        return _drawn(self.own)
+        return _draw_each(self.own)
 
 
 class TwoServerStatistic(PrivateStatistic):
@@ -253,7 +253,7 @@ class TwoServerStatistic(PrivateStatistic):
         self.guarantee = state_drawn_arithmetic(
             self.guarantee.assuming(*TWO_SERVERS, outside), *dict.fromkeys(self.own)
         )
-        sums = {one: _twice(one) for one in dict.fromkeys(self.own)}
+        sums = {one: _sum_of_two(one) for one in dict.fromkeys(self.own)}
         self._both = tuple(sums[one] for one in self.own)
 
     def noise(self, reports: int) -> tuple[NoiseDistribution, ...]:  # noqa: ARG002
@@ -262,7 +262,7 @@ class TwoServerStatistic(PrivateStatistic):
 
     def server_noise(self) -> list[int]:
         """An independent draw of each server per coordinate."""
-        return [a + b for a, b in zip(_drawn(self.own), _drawn(self.own), strict=True)]
+        return [a + b for a, b in zip(_draw_each(self.own), _draw_each(self.own), strict=True)]
 
     def sample_noise(self, reports: int, rng: np.random.Generator) -> Integers:  # noqa: ARG002
         """Both servers' draws."""
@@ -315,13 +315,13 @@ class SecureStatistic(PrivateStatistic):
     def _prepare(self) -> None:
         threat = self.threat
         self.minimum, self.honest = (f(self.participants) for f in (threat.reports, threat.honest))
-        self.total = self.statistic.noise(self._asked(), self.honest)
+        self.total = self.statistic.noise(self._noise_target(), self.honest)
         shares = {one: _share(one, self.honest) for one in dict.fromkeys(self.total)}
         self.own = tuple(shares[one] for one in self.total)
         made = numbers_only(self.target, self.view).assuming(*threat.assumptions())
         self.guarantee = state_drawn_arithmetic(made, *dict.fromkeys(self.own))
 
-    def _asked(self) -> Target:
+    def _noise_target(self) -> Target:
         """Target of the noise in the sums."""
         return self.target
 
@@ -334,7 +334,7 @@ class SecureStatistic(PrivateStatistic):
 
     def randomize(self, x: Any) -> Any:
         """(integer + share) mod m per coordinate; the shares are drawn before the data are read."""
-        drawn = _drawn(self.own)
+        drawn = _draw_each(self.own)
         values = self.statistic.encode(x)
         return [(value + extra) % self.modulus for value, extra in zip(values, drawn, strict=True)]
 
@@ -540,12 +540,12 @@ class UnaryStatistic(StatisticSum):
         return sum_of_bits((total, 0.5), (reports - total, self.flip_probability))
 
 
-def _drawn(noise: Sequence[NoiseDistribution]) -> list[int]:
+def _draw_each(noise: Sequence[NoiseDistribution]) -> list[int]:
     """One exact draw per coordinate."""
     return [int(one.draw()) for one in noise]
 
 
-def _twice(noise: NoiseDistribution) -> NoiseDistribution:
+def _sum_of_two(noise: NoiseDistribution) -> NoiseDistribution:
     """The sum of two draws; for discrete Gaussians, the nearby distribution."""
     return noise.power(2) if noise.divisible else noise.sum_of_shares(2)
 

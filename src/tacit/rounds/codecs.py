@@ -171,7 +171,7 @@ def _counted(protocol: TwoServerStatistic) -> Residues:
     return Residues(protocol, protocol.modulus, own)
 
 
-def _words(protocol: PrefixRound) -> Residues:
+def _modular_codec(protocol: PrefixRound) -> Residues:
     _check_integral(protocol)
     return Residues(protocol, 1 << MODULUS_BITS)
 
@@ -207,7 +207,7 @@ def _bits(protocol: Protocol, count: int) -> Mixed:
     """Separate bits of one number."""
 
     def gather(bits: list[int], reports: int) -> list[list[int]]:
-        return _rows(_filled(bits, reports * count), count)
+        return _rows(_pad_bits(bits, reports * count), count)
 
     return Mixed(protocol, count, 2, list, gather)
 
@@ -224,7 +224,7 @@ def _labelled(protocol: Protocol, part: Mixed) -> Mixed:
         ]
 
     def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
-        columns = [part.gather(pile, reports) for pile in _piles(numbers, labels, part.bound)]
+        columns = [part.gather(pile, reports) for pile in _by_label(numbers, labels, part.bound)]
         return list(zip(*columns, strict=True))
 
     return Mixed(protocol, labels * part.count, labels * part.bound, flatten, gather)
@@ -258,7 +258,7 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
         _check_all(len(numbers), reports * count, "bits")
         return [
             GroupMessage(group, tuple(row))
-            for group, bits in enumerate(_piles(numbers, labels, 2))
+            for group, bits in enumerate(_by_label(numbers, labels, 2))
             for row in _rows(bits, count)
         ]
 
@@ -277,7 +277,7 @@ def _rows(items: list[int], width: int) -> list[list[int]]:
     return [items[start : start + width] for start in range(0, len(items), width)]
 
 
-def _piles(numbers: Iterable[int], labels: int, bound: int) -> list[list[int]]:
+def _by_label(numbers: Iterable[int], labels: int, bound: int) -> list[list[int]]:
     """The numbers by their label."""
     piles: list[list[int]] = [[] for _ in range(labels)]
     for number in numbers:
@@ -285,7 +285,7 @@ def _piles(numbers: Iterable[int], labels: int, bound: int) -> list[list[int]]:
     return piles
 
 
-def _filled(bits: list[int], expected: int) -> list[int]:
+def _pad_bits(bits: list[int], expected: int) -> list[int]:
     """Pad or truncate bits to the expected count, which poisoning can change.
 
     Missing bits count as 0. Of excess bits zeros are dropped first, so up to `expected` ones count.
@@ -304,7 +304,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     RandomizedBits: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
     SecureBall: (SUMS, _residues),
-    PrefixRound: (SUMS, _words),
+    PrefixRound: (SUMS, _modular_codec),
     ShuffledPrefixRound: (SHUFFLE, _prefix_parts),
     SplitAndMix: (SHUFFLE, _own_shares),
     ShuffledBits: (SHUFFLE, _own_bits),

@@ -39,7 +39,7 @@ class PartyClient:
 
     def get(self, path: str) -> Any:
         """GET a path; the decoded JSON."""
-        return self._asked("GET", path)
+        return self._send("GET", path)
 
     def text(self, path: str) -> str:
         """GET a path; the body as text."""
@@ -50,12 +50,12 @@ class PartyClient:
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """POST to a path; the decoded JSON, or None for an empty answer."""
-        return self._asked("POST", path, body)
+        return self._send("POST", path, body)
 
     def experiments(self) -> list[dict[str, str]]:
         """Digest, question and state of every experiment."""
         found = self.get("/experiments")
-        if not isinstance(found, list) or not all(_listed(one) for one in found):
+        if not isinstance(found, list) or not all(_is_listing_entry(one) for one in found):
             raise _not_a_party(self.url)
         return found
 
@@ -117,7 +117,7 @@ class PartyClient:
             terms = self.terms(terms.predecessor.hex()).terms
         return terms.digest
 
-    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._read(self._answer(method, path, body))
 
     def _answer(
@@ -229,7 +229,7 @@ def _authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _listed(entry: Any) -> bool:
+def _is_listing_entry(entry: Any) -> bool:
     """Whether this is a well-formed entry of a party's list of experiments."""
     names = ("digest", "question", "state")
     return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in names)

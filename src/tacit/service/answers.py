@@ -170,11 +170,13 @@ def moment(
         "round": round_.number,
         "option": None if tried is None else experiment.options[tried],
         "reports": None if view is None else view.reports,
-        "options": [in_units(terms, one) for one in _followed(experiment.estimates(), tried)],
+        "options": [
+            in_units(terms, one) for one in _displayed_options(experiment.estimates(), tried)
+        ],
     }
 
 
-def _followed(rows: Sequence[ArmSummary], tried: int | None) -> Sequence[ArmSummary]:
+def _displayed_options(rows: Sequence[ArmSummary], tried: int | None) -> Sequence[ArmSummary]:
     """Options to display: all, or of many only the leading ones and the last tried."""
     if len(rows) <= MOST_FOLLOWED:
         return rows
@@ -201,7 +203,7 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
         "estimates": estimates(snapshot),
         "history": json.loads(snapshot.row.history),
         "terms": snapshot.terms.document(),
-        "passed": _passed(snapshot),
+        "passed": _traffic(snapshot),
     }
 
 
@@ -219,7 +221,7 @@ def public(snapshot: Snapshot) -> dict[str, Any]:
     return whole | {"status": status | {"rounds": rounds, "people": participants}}
 
 
-def _passed(snapshot: Snapshot) -> dict[str, int]:
+def _traffic(snapshot: Snapshot) -> dict[str, int]:
     """Messages and bytes of released rounds: reports to each party, and the helper's answers."""
     engine, terms = coordinator_engine(snapshot.terms), snapshot.terms
     released = [

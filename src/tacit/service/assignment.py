@@ -131,7 +131,7 @@ class SlotAssigner:
         """
         nonces = [ticket.nonce for ticket in tickets]
         self._lock(range(MOST) if whole else homes(nonces))
-        held = self._held(nonces)
+        held = self._held_slots(nonces)
         slots: list[_Slot | Rejected | NeedsAllShards | None] = [None] * len(tickets)
         invited: dict[int, bytes] = {}
         for n, ticket in enumerate(tickets):
@@ -152,7 +152,7 @@ class SlotAssigner:
         self._write(sum(slot is None for slot in slots))
         tokens = self._tokens([slot for slot in slots if isinstance(slot, _Slot)])
         return [
-            slot if isinstance(slot, (Rejected, NeedsAllShards)) else self._said(slot, tokens)
+            slot if isinstance(slot, (Rejected, NeedsAllShards)) else self._answer_for(slot, tokens)
             for slot in slots
         ]
 
@@ -167,10 +167,10 @@ class SlotAssigner:
         for one in self._rounds:
             one.elsewhere = len(one.shards) < one.count and one.unlocked > 0
 
-    def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Slot]:
+    def _held_slots(self, nonces: Sequence[bytes]) -> dict[bytes, _Slot]:
         """The slots that these tickets already hold."""
         held: dict[bytes, _Slot] = {}
-        self._rounds = [one for one in self._rounds if self._named(one, nonces)]
+        self._rounds = [one for one in self._rounds if self._compute_pseudonyms(one, nonces)]
         names = {one.row.identity: one.names.values() for one in self._rounds}
         found = self._transaction.held_slots(names) if names else {}
         for index, one in enumerate(self._rounds):
@@ -181,7 +181,7 @@ class SlotAssigner:
             }
         return held
 
-    def _named(self, round_: _OpenRound, nonces: Sequence[bytes]) -> bool:
+    def _compute_pseudonyms(self, round_: _OpenRound, nonces: Sequence[bytes]) -> bool:
         """Compute the tickets' pseudonyms in a round; False if its key file says it is not open."""
         try:
             names = round_.server.names(b"join" + nonce for nonce in nonces)
@@ -211,7 +211,7 @@ class SlotAssigner:
         one = self._rounds[index]
         name = one.names[ticket.nonce]
         if invitation and not self._transaction.spend(invitation, name):
-            raise _used()
+            raise _used_invitation()
         number = one.new[name] = one.take()
         return _Slot(index, number)
 
@@ -224,7 +224,7 @@ class SlotAssigner:
         if not invitation or self._head.state is not State.RUNNING:
             return
         if self._transaction.is_spent(invitation):
-            raise _used()
+            raise _used_invitation()
 
     def _write(self, unasked: int) -> None:
         new = {
@@ -244,7 +244,7 @@ class SlotAssigner:
             tokens |= dict(zip(mine, one.server.slots(s.number for s in mine), strict=True))
         return tokens
 
-    def _said(self, slot: _Slot | None, tokens: dict[_Slot, ReportSlot]) -> Assigned:
+    def _answer_for(self, slot: _Slot | None, tokens: dict[_Slot, ReportSlot]) -> Assigned:
         options = self._terms.options
         if slot is None:
             if policy := self._policy:
@@ -263,5 +263,5 @@ class SlotAssigner:
         return self._transaction.latest_policy(terms.digest)
 
 
-def _used() -> Forbidden:
+def _used_invitation() -> Forbidden:
     return Forbidden("this invitation is used: each is for one participation")

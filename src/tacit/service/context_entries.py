@@ -149,10 +149,12 @@ def usual_statistic(entries: Mapping[str, Any]) -> str:
     """The statistic by default: tables up to 80 cells, else moments; empty without contexts."""
     if not entries["context_fields"]:
         return ""
-    return _smaller(cells_of(fields_of(entries["context_fields"]), len(entries["options"])))
+    return _less_noisy_statistic(
+        cells_of(fields_of(entries["context_fields"]), len(entries["options"]))
+    )
 
 
-def _smaller(cells: int | None) -> str:
+def _less_noisy_statistic(cells: int | None) -> str:
     """The statistic with less noise for this number of cells; None with numeric fields."""
     return TABLE if cells is not None and cells <= MOST_CELLS else MOMENTS
 
@@ -224,7 +226,7 @@ def statistic_reason(fields: Sequence[Field], options: int, name: str) -> str:
     cells = cells_of(fields, options)
     if cells is None:
         return "the definition asks for it" if name == CORNERS else "the context has numbers"
-    if name == _smaller(cells):
+    if name == _less_noisy_statistic(cells):
         many = "at most" if cells <= MOST_CELLS else "more than"
         return f"{cells} cells of context and option are {many} {MOST_CELLS}"
     return f"the definition asks for it; {cells} cells of context and option"

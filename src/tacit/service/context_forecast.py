@@ -111,7 +111,7 @@ def context_forecast(
         Participants and simulated experiments.
     """
     world, field, option = _world(definition, means)
-    played = [_tried(definition, world, participants, seed) for seed in range(runs)]
+    played = [_simulate(definition, world, participants, seed) for seed in range(runs)]
     right = float(np.mean([one[0] for one in played]))
     example = definition.experiment().mechanism.example()
     assert isinstance(example, StatisticSum)
@@ -145,7 +145,7 @@ def _enough(
             tried = (
                 [known[size]]
                 if size in known
-                else [_tried(definition, world, size, seed)[0] for seed in range(runs)]
+                else [_simulate(definition, world, size, seed)[0] for seed in range(runs)]
             )
         except TacitError:  # too few participants for a round
             continue
@@ -180,7 +180,7 @@ def _effect(field: Category | BoundedNumber, apart: float) -> Floats:
     return np.array([apart if place < half else -apart for place in range(field.size)])
 
 
-def _tried(
+def _simulate(
     definition: Definition, world: LinearContexts, participants: int, seed: int
 ) -> tuple[float, float, float | None]:
     """Shares of contexts with the right leader and with a decision, and the gain's half width."""
@@ -205,11 +205,11 @@ def _tried(
 def _contexts(features: FeatureMap) -> list[dict[str, Any]]:
     """Combinations of categories and bounds; at most 64."""
     values = [
-        [(one.name, value) for value in (one.values if isinstance(one, Category) else _ends(one))]
+        [(one.name, value) for value in (one.values if isinstance(one, Category) else _bounds(one))]
         for one in features.fields
     ]
     return [dict(chosen) for chosen in islice(product(*values), MOST_LISTED)]
 
 
-def _ends(number: BoundedNumber) -> tuple[float, float]:
+def _bounds(number: BoundedNumber) -> tuple[float, float]:
     return number.low, number.high

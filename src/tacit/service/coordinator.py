@@ -104,7 +104,7 @@ class Coordinator(ServerParty[CoordinatorEngine]):
             known = transaction.terms(terms.predecessor)
             row = transaction.experiment(known.lineage)
         if row.digest == terms.predecessor:
-            _extended(_with_options(load(row), terms), participants)  # before anyone signs
+            _extend(_with_options(load(row), terms), participants)  # before anyone signs
         approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
         with self.store.begin() as transaction:
             transaction.save_terms(terms, participants=participants)
@@ -172,7 +172,7 @@ class Coordinator(ServerParty[CoordinatorEngine]):
             if row.state is State.UNSIGNED:
                 changed = replace(changed, state=State.RUNNING)
             if row.digest == terms.predecessor:
-                experiment = _extended(load(row), known.participants)
+                experiment = _extend(load(row), known.participants)
                 if answers.end_reason(row.state, experiment) is EndReason.LAST_DAY_PASSED:
                     changed = replace(changed, state=State.RUNNING)  # until the new last day
                 experiment = _with_options(experiment, terms)
@@ -217,25 +217,25 @@ class Coordinator(ServerParty[CoordinatorEngine]):
 
     def status(self, digest: bytes) -> dict[str, Any]:
         """State, rounds, participant counts, guarantee and terms."""
-        return self._answered(digest, answers.status)
+        return self._answer_from(digest, answers.status)
 
     def estimates(self, digest: bytes) -> dict[str, Any]:
         """Estimates of every option and the decision, in the units of the answer."""
-        return self._answered(digest, answers.estimates)
+        return self._answer_from(digest, answers.estimates)
 
     def export(self, digest: bytes) -> dict[str, Any]:
         """All data of an experiment; it derives from private sums only."""
-        return self._answered(digest, answers.export)
+        return self._answer_from(digest, answers.export)
 
     def view(self, digest: bytes) -> dict[str, Any]:
         """The data of the page for holders of the admin token. It changes with every participant
         who joins.
         """
-        return self._answered(digest, answers.view)
+        return self._answer_from(digest, answers.view)
 
     def public(self, digest: bytes) -> dict[str, Any]:
         """The data of the public page."""
-        return self._answered(digest, answers.public)
+        return self._answer_from(digest, answers.public)
 
     def listed(self) -> list[tuple[str, str, str]]:
         """Digest, question and state of every experiment, under its current terms."""
@@ -248,7 +248,7 @@ class Coordinator(ServerParty[CoordinatorEngine]):
             key=lambda one: (one[2] in ENDED, one[1], one[0]),
         )
 
-    def _answered(self, digest: bytes, answer: Callable[[answers.Snapshot], T]) -> T:
+    def _answer_from(self, digest: bytes, answer: Callable[[answers.Snapshot], T]) -> T:
         """An answer about the experiment with these terms."""
         seen = self._snapshot(digest)
         said = answer(seen)
@@ -362,7 +362,7 @@ def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
     return experiment
 
 
-def _extended(experiment: Experiment, participants: int | None) -> Experiment:
+def _extend(experiment: Experiment, participants: int | None) -> Experiment:
     """The experiment extended to this total number of participants; unchanged for None."""
     if participants not in (None, experiment.learner.horizon):
         experiment.extend(participants)

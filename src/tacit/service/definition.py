@@ -271,13 +271,15 @@ ENTRIES = {str(field.validation_alias): name for name, field in Definition.model
 def validated(values: Mapping[str, Any], by_name: bool) -> Definition:
     """The definition with these fields, or `DefinitionError` with all errors."""
     try:
-        return Definition.model_validate(_listed(values), by_name=by_name, by_alias=not by_name)
+        return Definition.model_validate(
+            _with_listed_options(values), by_name=by_name, by_alias=not by_name
+        )
     except ValidationError as error:
         known = {name: name for name in ENTRIES.values()} if by_name else ENTRIES
         raise DefinitionError(list(readers.problems(error, Definition, known))) from None
 
 
-def _listed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_listed_options(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """The entries with the options of a table, where they are not listed."""
     if values.get("options") or not values.get("options_table"):
         return values

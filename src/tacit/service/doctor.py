@@ -113,7 +113,7 @@ def _examine_party(
             _ready(client, url),
             _clock(url, alive, now),
             _encrypted(url, alive),
-            *_closed(client, url, role),
+            *_check_admin_routes(client, url, role),
             _headers(url, alive),
             *_cross_origin(client, url),
             _limited(client, url),
@@ -188,7 +188,7 @@ def _encrypted(url: str, alive: httpx.Response) -> Finding:
     return Finding(url, "TLS", BROKEN, "http, which the network can read", fix)
 
 
-def _closed(client: httpx.Client, url: str, role: str) -> Iterator[Finding]:
+def _check_admin_routes(client: httpx.Client, url: str, role: str) -> Iterator[Finding]:
     """Admin routes must reject requests without the token and with a wrong one."""
     doors = [("POST", "/experiments")]
     if role == "coordinator":
@@ -297,10 +297,10 @@ def _examine_terms(
     if not digests:
         fix = "publish an experiment, or give the addresses of both parties"
         yield Finding("terms", "signed", WARNING, "no terms are published", fix)
-    yield from _pinned(keys, pins)
+    yield from _compare_pins(keys, pins)
 
 
-def _pinned(keys: Mapping[bytes, str], pins: list[bytes]) -> Iterator[Finding]:
+def _compare_pins(keys: Mapping[bytes, str], pins: list[bytes]) -> Iterator[Finding]:
     for key, role in keys.items():
         said = fingerprint(key)
         if not pins:

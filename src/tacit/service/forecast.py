@@ -130,10 +130,12 @@ def forecast(
         from tacit.service.context_forecast import context_forecast
 
         means = (float(low), float(high))
-        return context_forecast(definition, means, _people(definition) or PEOPLE, runs)
+        return context_forecast(
+            definition, means, _available_participants(definition) or PEOPLE, runs
+        )
     if definition.table is not None:
         return _of_features(definition, (float(low), float(high)), runs, progress)
-    people = _people(definition)
+    people = _available_participants(definition)
     parts = _parts(definition)
     common: dict[str, Any] = {
         "epsilon": float(definition.epsilon / parts),
@@ -180,7 +182,7 @@ def _of_features(
 
     table = definition.table
     assert table is not None
-    participants = _people(definition) or PEOPLE
+    participants = _available_participants(definition) or PEOPLE
     asked: dict[str, Any] = {
         "horizon": participants,
         "epsilon": float(definition.epsilon) / _parts(definition),
@@ -226,7 +228,7 @@ def _supported(definition: Definition, options: dict[str, Any]) -> dict[str, Any
     return {name: value for name, value in given.items() if name in known}
 
 
-def _people(definition: Definition) -> int | None:
+def _available_participants(definition: Definition) -> int | None:
     """The number of available participants: as defined, or as many as arrive by the last day."""
     if definition.participants is not None or definition.per_day is None:
         return definition.participants
@@ -256,7 +258,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         "What you ask": [
             definition.question,
             *_contexts(definition),
-            f"People get {_tried(definition)} of {len(options)} options: {some_of(options)}. The "
+            f"People get {_plays(definition)} of {len(options)} options: {some_of(options)}. The "
             f"others are measured by {definition.control}, which you have today.",
             *_features(definition),
             *_shared(definition),
@@ -290,7 +292,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
     }
 
 
-def _tried(definition: Definition) -> str:
+def _plays(definition: Definition) -> str:
     """The number of options that a participant tries."""
     return "one" if definition.plays is None else f"up to {definition.plays}, one after the other,"
 

@@ -23,10 +23,10 @@ from tacit.signatures import Signed, sign, verify
 
 def make(lineage: bytes, key: Ed25519PrivateKey, count: int) -> list[str]:
     """Create `count` invitations to the experiment whose first terms have this digest."""
-    return [_made(lineage, key) for _ in range(integer("count", count, at_least=1))]
+    return [_create_one(lineage, key) for _ in range(integer("count", count, at_least=1))]
 
 
-def _made(lineage: bytes, key: Ed25519PrivateKey) -> str:
+def _create_one(lineage: bytes, key: Ed25519PrivateKey) -> str:
     secret = os.urandom(SECRET_SIZE)
     return encoded(secret + sign(Signed.INVITATION, lineage + number_of(secret), key))
 

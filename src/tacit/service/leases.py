@@ -51,7 +51,7 @@ class Leases:
             now = self._clock()
             self._held = {name: until for name, until in self._held.items() if name in names}
             soon = [name for name in names if self._held.get(name, 0.0) <= now + RENEWAL]
-            self._take(soon, now)
+            self._acquire(soon, now)
             return {name for name, until in self._held.items() if until > now}
 
     @property
@@ -59,7 +59,7 @@ class Leases:
         """Whether this process holds a lease."""
         return bool(self._held)
 
-    def _take(self, names: Collection[bytes], now: float) -> None:
+    def _acquire(self, names: Collection[bytes], now: float) -> None:
         if not names:
             return
         until = now + LEASE
@@ -89,6 +89,6 @@ class Leases:
         while not self._stop.wait(RENEWAL):
             with self._lock:
                 try:
-                    self._take(list(self._held), self._clock())
+                    self._acquire(list(self._held), self._clock())
                 except TacitError as problem:
                     LOG.warning("leases are not renewed: %s", problem)

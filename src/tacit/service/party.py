@@ -73,7 +73,7 @@ class CheckedReport:
             if stored is not None and self.server.same(self.share, stored):
                 return None
         except Rejected:
-            return _closed()
+            return _closed_round()
         return Conflict("a different report for this slot is stored: each slot takes one report")
 
 
@@ -280,7 +280,7 @@ class ServerParty(ABC, Generic[Engine]):
             stages = transaction.lock_stages({one.identity for one in waiting})
             for n, one in sorted(enumerate(waiting), key=lambda pair: pair[1].invitation):
                 if stages.get(one.identity) not in one.stages:
-                    rejections[n] = _closed()
+                    rejections[n] = _closed_round()
                 elif one.invitation and not transaction.spend(one.invitation, one.share.name):
                     rejections[n] = Forbidden("this invitation is used: each is for one report")
             new: dict[tuple[bytes, bytes], bytes] = {}
@@ -431,7 +431,7 @@ def check_token(server: ServedRound, slot: ReportSlot) -> None:
         raise Forbidden(f"slot {slot.number} has another token")
 
 
-def _closed() -> Gone:
+def _closed_round() -> Gone:
     return Gone("the round is closed: it accepts no more reports")
 
 

@@ -101,7 +101,7 @@ def _plan(party: Coordinator, lineage: bytes) -> Loaded | None:
         # Requests without a slot never reach the learner: anyone can send any number of them.
         transaction.settle_served(lineage)
         rounds = _next_rounds(experiment, terms.no_show)
-        transaction.add_rounds(_planned(terms, experiment, round_) for round_ in rounds)
+        transaction.add_rounds(_planned_row(terms, experiment, round_) for round_ in rounds)
         state = State.RUNNING if rounds else State.FINISHED
         learned = with_learner(replace(row, state=state), experiment, terms)
         transaction.replace_experiment(row, learned)
@@ -134,7 +134,7 @@ def _next_rounds(experiment: Experiment, no_show: Fraction) -> list[Round]:
     return []
 
 
-def _planned(terms: Terms, experiment: Experiment, round_: Round) -> RoundRow:
+def _planned_row(terms: Terms, experiment: Experiment, round_: Round) -> RoundRow:
     arm, option = NO_ARM, BY_POLICY
     if isinstance(round_.assignment, Arm):
         arm = round_.arm
@@ -224,7 +224,7 @@ class _Batch:
             self.loaded = stored, party.take_experiment(stored)
         experiment, timing = self.loaded[1], _timing(self.loaded[0])
         terms = party.pinned(self.digest).terms
-        round_ = _numbered(experiment, row)
+        round_ = _round_of_row(experiment, row)
         start, grace = party.now, min(timing.grace, terms.grace)
         closes = start + timing.joining + terms.answer.window + timing.margin
         plan = RoundPlan(
@@ -326,6 +326,6 @@ class _Batch:
             return None
 
 
-def _numbered(experiment: Experiment, row: RoundRow) -> Round:
+def _round_of_row(experiment: Experiment, row: RoundRow) -> Round:
     """The learner's round of a row."""
     return next(one for one in experiment.propose() if one.number == row.number)

@@ -79,7 +79,7 @@ _OPEN = _ROUNDS.add_columns(
 # Statements are built once: building one takes as long as executing it.
 
 
-def _listed(name: str) -> sql.BindParameter[Any]:
+def _list_parameter(name: str) -> sql.BindParameter[Any]:
     return sql.bindparam(name, expanding=True)
 
 
@@ -125,10 +125,12 @@ _HEADS = sql.select(*(experiments.c[field.name] for field in fields(ExperimentHe
 _HEAD = _HEADS.where(_of(experiments.c.lineage))
 _LOCKED = _selected(experiments, "lineage").with_for_update()
 _ROUND = _ROUNDS.where(_of(rounds.c.identity))
-_ROUNDS_IN = _ROUNDS.where(rounds.c.stage.in_(_listed("stages"))).order_by(rounds.c.number)
+_ROUNDS_IN = _ROUNDS.where(rounds.c.stage.in_(_list_parameter("stages"))).order_by(rounds.c.number)
 _ROUNDS_OF = _ROUNDS.where(_LINEAGE).order_by(rounds.c.number)
 _IS_UNFINISHED = (
-    sql.select(rounds.c.identity).where(_LINEAGE, rounds.c.stage.in_(_listed("stages"))).limit(1)
+    sql.select(rounds.c.identity)
+    .where(_LINEAGE, rounds.c.stage.in_(_list_parameter("stages")))
+    .limit(1)
 )
 _IS_ABORTED_EARLY = (
     sql.select(rounds.c.identity)
@@ -141,12 +143,12 @@ _FINAL_COUNT = (
 )
 _STAGES = (
     sql.select(rounds.c.identity, rounds.c.stage)
-    .where(rounds.c.identity.in_(_listed("identities")))
+    .where(rounds.c.identity.in_(_list_parameter("identities")))
     .order_by(rounds.c.identity)
     .with_for_update(read=True)
 )
 _STORED = sql.select(shares).where(
-    shares.c.round.in_(_listed("identities")), shares.c.name.in_(_listed("names"))
+    shares.c.round.in_(_list_parameter("identities")), shares.c.name.in_(_list_parameter("names"))
 )
 _SHARE_COUNT = sql.select(sql.func.count()).select_from(shares).where(_of(shares.c.round))
 _SHARE_NAMES = sql.select(shares.c.name).where(_of(shares.c.round))
@@ -174,14 +176,14 @@ _LATEST_POLICY = (
 _SHARDS = (
     sql.select(slot_shards)
     .where(
-        slot_shards.c.round.in_(_listed("identities")),
-        slot_shards.c.shard.in_(_listed("numbers")),
+        slot_shards.c.round.in_(_list_parameter("identities")),
+        slot_shards.c.shard.in_(_list_parameter("numbers")),
     )
     .order_by(slot_shards.c.round, slot_shards.c.shard)
     .with_for_update()
 )
 _HELD = sql.select(joins).where(
-    joins.c.round.in_(_listed("identities")), joins.c.name.in_(_listed("names"))
+    joins.c.round.in_(_list_parameter("identities")), joins.c.name.in_(_list_parameter("names"))
 )
 _JOIN = sql.insert(joins)
 _COUNT_SERVED = (
@@ -198,7 +200,7 @@ _SERVED = sql.select(
 _PROBE = sql.text("UPDATE alembic_version SET version_num = version_num")
 _LEASES = (
     sql.select(leases)
-    .where(leases.c.name.in_(_listed("names")))
+    .where(leases.c.name.in_(_list_parameter("names")))
     .order_by(leases.c.name)
     .with_for_update()
 )
@@ -288,7 +290,7 @@ class Transaction(database.Connection):
 
     def replace_experiment(self, old: ExperimentRow, new: ExperimentRow) -> None:
         """Store the columns in which `new` differs; the caller holds the lock."""
-        if changed := _changed(old, new):
+        if changed := _changed_columns(old, new):
             self._update(experiments, {"lineage": old.lineage}, changed)
 
     # Rounds
@@ -329,7 +331,7 @@ class Transaction(database.Connection):
         A round that opens gets its slots. Returns whether this call did it.
         """
         mine = {name: getattr(old, name) for name in ("identity", "stage", "announcement")}
-        if self._update(rounds, mine, _changed(old, new)) != 1:
+        if self._update(rounds, mine, _changed_columns(old, new)) != 1:
             return False
         if new.stage is Stage.OPEN and old.stage is not Stage.OPEN:
             most = 1 if self.dialect == "sqlite" else MOST_SHARDS
@@ -520,7 +522,9 @@ def _cut(data: bytes) -> tuple[bytes, ...]:
     return tuple(data[at : at + SIGNATURE_SIZE] for at in range(0, len(data), SIGNATURE_SIZE))
 
 
-def _changed(old: ExperimentRow | RoundRow, new: ExperimentRow | RoundRow) -> dict[str, Any]:
+def _changed_columns(
+    old: ExperimentRow | RoundRow, new: ExperimentRow | RoundRow
+) -> dict[str, Any]:
     before = vars(old)
     return {name: value for name, value in vars(new).items() if value != before[name]}
 

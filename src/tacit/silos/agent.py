@@ -369,13 +369,13 @@ class SiloAgent:
         """Reject a row whose message differs from the one on record: the database was restored."""
         assert row.message is not None
         digest = hashlib.sha256(row.message).digest()
-        if self._first(b"row", row.step, digest) != digest:
+        if self._record_once(b"row", row.step, digest) != digest:
             raise Rejected(
                 f"row {row.step} has another message on record: the database was restored from a "
                 "copy, and a second draw of noise is not accounted for. Leave the federation"
             )
 
-    def _first(self, kind: bytes, step: int, digest: bytes) -> bytes | None:
+    def _record_once(self, kind: bytes, step: int, digest: bytes) -> bytes | None:
         """The first digest of this kind for a row, on record outside of backups."""
         return self._records.replace(self._name(kind, step), None, digest)
 
@@ -429,7 +429,7 @@ class SiloAgent:
         rows = message.step < FIRST
         stored = self._database.set_survivors(message.step, packed) if rows else packed
         digest = hashlib.sha256(packed).digest()
-        if stored != packed or self._first(b"survivors", message.step, digest) != digest:
+        if stored != packed or self._record_once(b"survivors", message.step, digest) != digest:
             raise Rejected(f"row {message.step}: this silo has already signed other survivors")
         return masking.sign_survivors(survivors)
 
@@ -476,7 +476,7 @@ class SiloAgent:
         for number, (question, message) in known.items():
             if not message:
                 self._check_unknown(FIRST + number)
-                self._first(b"uncharged", FIRST + number, hashlib.sha256(question).digest())
+                self._record_once(b"uncharged", FIRST + number, hashlib.sha256(question).digest())
 
     def _check_unknown(self, step: int, kind: bytes = b"row") -> None:
         """Reject a step that is on record but not in the database, which was restored."""

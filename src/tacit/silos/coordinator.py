@@ -209,7 +209,7 @@ class FederationCoordinator:
 
     def deliver(self) -> None:
         """Send the current policy to all silos; those that have it answer the same again."""
-        answers = self._ask(SyncStage.POLICY, encode_policy(self.policy()))
+        answers = self._ask_all(SyncStage.POLICY, encode_policy(self.policy()))
         self._check_enough(answers, "acknowledged the policy")
 
     def synchronise(self) -> None:
@@ -258,7 +258,7 @@ class FederationCoordinator:
 
     def _evaluated(self, pinned: PinnedEvaluation, step: int) -> Floats:
         """The released sums of an evaluation; all silos are needed."""
-        answers = self._ask(SyncStage.EVALUATE, pinned.request.encode(), step)
+        answers = self._ask_all(SyncStage.EVALUATE, pinned.request.encode(), step)
         if len(answers) < len(self.terms.silos):
             raise SiloAbsent(f"only {len(answers)} silos accept the evaluation")
         attempt = MaskingAttempt(pinned, self._key, self._records, step)
@@ -272,7 +272,7 @@ class FederationCoordinator:
 
     def _plain(self, round_: Round, protocol: PrefixRound) -> Aggregate:
         """Messages that silos have made private on their own, or not at all."""
-        answers = self._ask(SyncStage.REPORT, b"", round_.number)
+        answers = self._ask_all(SyncStage.REPORT, b"", round_.number)
         self._check_enough(answers, "reported")
         kind = np.uint64 if protocol.sums.integral else np.float64
         size = 8 * protocol.sums.size
@@ -298,7 +298,9 @@ class FederationCoordinator:
         if len(absent) > self.terms.missing:
             raise SiloAbsent(f"{', '.join(absent)} have not {what}: the row waits for them")
 
-    def _ask(self, stage: SyncStage, payload: bytes, step: int | None = None) -> dict[str, bytes]:
+    def _ask_all(
+        self, stage: SyncStage, payload: bytes, step: int | None = None
+    ) -> dict[str, bytes]:
         """The same message to all silos."""
         everybody = dict.fromkeys(range(len(self.terms.silos)), payload)
         row = self.step if step is None else step

@@ -357,7 +357,8 @@ def _same_versions(ray: Any, work: Any) -> None:
         raise TacitError(f"the cluster cannot run tacit ({theirs.reason}). Install it there.")
     if theirs != versions():
         raise TacitError(
-            f"the cluster has {_listed(theirs)}: must be {_listed(versions())}, or results could "
+            f"the cluster has {_format_versions(theirs)}: must be {_format_versions(versions())}, "
+            "or results could "
             "differ. Install the same versions on both."
         )
 
@@ -380,5 +381,5 @@ def versions(_: int = 0) -> dict[str, str]:
     }
 
 
-def _listed(versions: Mapping[str, str]) -> str:
+def _format_versions(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -256,7 +256,7 @@ class _Reader:
             if name in REPLAY:
                 raise TacitError(f"{name} stands outside of a table: write it in [environments].")
             if name not in FIELDS:
-                raise TacitError(f"{name} is not a field of a study{_meant(name, FIELDS)}")
+                raise TacitError(f"{name} is not a field of a study{_suggestion(name, FIELDS)}")
         name = self.given.get("name", "study")
         if not isinstance(name, str) or not name.strip():
             raise TacitError(f'name is {name!r}: must be a few words, such as "Which is best?".')
@@ -313,7 +313,7 @@ class _Reader:
                 raise TacitError(f"{place} is {one!r}: must be a name, or a table with a name.")
             entry = self.entries.setdefault(name, lookup(name))
             for choice in self._expanded("algorithms", place, table, (entry,)):
-                shown = f"{name} ({_shown(choice.options)})" if choice.options else name
+                shown = f"{name} ({_format_label(choice.options)})" if choice.options else name
                 found.append((entry, Choice(place, choice.options, choice.label or shown)))
         labels = [choice.label for _, choice in found]
         for label in labels:
@@ -352,7 +352,7 @@ class _Reader:
         for name in table:
             if name not in known:
                 which = ", ".join(entry.name for entry in entries)
-                hint = _meant(name, (*known, *ABOUT))
+                hint = _suggestion(name, (*known, *ABOUT))
                 raise TacitError(f"{location}.{name} is not an option of {which}{hint}")
         suits = {e.family for e in entries if all(name in e.problem.options() for name in table)}
         if family is not None:
@@ -462,7 +462,7 @@ class _Reader:
             said |= dict.fromkeys(mine, choice.place)
             options |= mine
             none = not mine and choice.world is None and bool(choice.options)
-            kept = "–" if none else choice.label or _shown(mine) or "default"
+            kept = "–" if none else choice.label or _format_label(mine) or "default"
             labels[axis.removesuffix("s")], chosen[axis.removesuffix("s")] = kept, mine
         index = next((choice.world for choice in picked if choice.world is not None), None)
         world = None if index is None else self.worlds[index]
@@ -508,31 +508,32 @@ def pickle_digest(world: World) -> str:
         return f"{type(world).__name__} of one process"
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     listed = list(known)
     close = difflib.get_close_matches(name, listed, n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(listed)}"
 
 
-def _shown(options: Mapping[str, Any]) -> str:
+def _format_label(options: Mapping[str, Any]) -> str:
     """Format options as a label.
 
-    >>> _shown({"epsilon": 0.5, "horizon": 1e6, "means": (0.1, 0.25), "lazy": False})
+    >>> _format_label({"epsilon": 0.5, "horizon": 1e6, "means": (0.1, 0.25), "lazy": False})
     'ε 0.5, horizon 1,000,000, means 0.1 0.25, lazy no'
     """
     greek = {"epsilon": "ε", "delta": "δ"}
     return ", ".join(
-        f"{greek.get(name, name.replace('_', ' '))} {_word(v)}" for name, v in options.items()
+        f"{greek.get(name, name.replace('_', ' '))} {_format_value(v)}"
+        for name, v in options.items()
     )
 
 
-def _word(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
         whole = abs(value) < 1e15 and value == int(value)
         return f"{int(value):,}" if whole else f"{value:g}"
-    return " ".join(map(_word, value)) if isinstance(value, (tuple, list)) else str(value)
+    return " ".join(map(_format_value, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
 def _plain(value: Any) -> Any:

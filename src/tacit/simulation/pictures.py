@@ -104,13 +104,15 @@ def legend(axis: Any, *, below: bool = False) -> None:
 
 def _legends_height(figure: Any) -> float:
     """Additional inches that legends below the axes need."""
-    texts = [[text.get_text() for text in one.get_legend().get_texts()] for one in _shown(figure)]
+    texts = [
+        [text.get_text() for text in one.get_legend().get_texts()] for one in _with_legend(figure)
+    ]
     lines = max(sum(text.count("\n") + 1 for text in entries) for entries in texts)
     rows = figure.axes[0].get_gridspec().nrows
     return float(rows * max(0.0, LINE * (lines - ROOM)))
 
 
-def _shown(figure: Any) -> list[Any]:
+def _with_legend(figure: Any) -> list[Any]:
     return [one for one in figure.axes if one.get_legend() is not None]
 
 

@@ -146,7 +146,7 @@ def html(study: SavedStudy, entries: Sequence[ReportEntry]) -> str:
     settings: dict[tuple[str, str, str], list[ReportEntry]] = {}
     for one in entries:
         settings.setdefault(one.setting, []).append(one)
-    looks = _looks(entries)
+    looks = _variant_styles(entries)
     titles = {setting: _title(setting, list(settings)) for setting in settings}
     return render(
         __package__,
@@ -157,7 +157,7 @@ def html(study: SavedStudy, entries: Sequence[ReportEntry]) -> str:
         winners=[
             (f"{name} ({titles[setting]})" if len(settings) > 1 else name, losses)
             for setting, group in settings.items()
-            for name, losses in _least(group)
+            for name, losses in _least_regret(group)
         ],
         settings=[_charts(titles[setting], group, looks) for setting, group in settings.items()],
         most_open=MOST_OPEN,
@@ -194,7 +194,7 @@ def _shared(settings: Sequence[tuple[str, str, str]]) -> list[str]:
     ]
 
 
-def _looks(entries: Sequence[ReportEntry]) -> Looks:
+def _variant_styles(entries: Sequence[ReportEntry]) -> Looks:
     """A colour and a dash for every variant, the same on the whole page."""
     names = dict.fromkeys(one.variant for one in entries)
     return {
@@ -203,7 +203,7 @@ def _looks(entries: Sequence[ReportEntry]) -> Looks:
     }
 
 
-def _least(group: Sequence[ReportEntry]) -> Iterator[tuple[str, str]]:
+def _least_regret(group: Sequence[ReportEntry]) -> Iterator[tuple[str, str]]:
     """The algorithm with least regret for each ε; consecutive values with the same one are
     joined.
     """
@@ -300,17 +300,17 @@ def _against_epsilon(entries: list[ReportEntry], epsilons: list[float], looks: L
     lowest = Series("lower bound", placed, limits.SOFT, limits.LEAST_DASH, quiet=True)
     series = [*_by_variant(entries, looks, lambda one: one.epsilon), lowest]
     across = Axis.around("requested ε", epsilons, places=epsilons)
-    return Chart("regret at the end by epsilon", across, _up(series), series)
+    return Chart("regret at the end by epsilon", across, _final_regret_axis(series), series)
 
 
 def _bits(entries: list[ReportEntry], looks: Looks) -> Chart:
     """Final regret against bits per participant; an algorithm's points are joined in order of ε."""
     series = _by_variant(entries, looks, lambda one: max(one.result.mean("bits_per_user"), 1e-3))
     across = Axis.around("bits", [p.x for line in series for p in line.points if p.x is not None])
-    return Chart("regret at the end by bits", across, _up(series), series)
+    return Chart("regret at the end by bits", across, _final_regret_axis(series), series)
 
 
-def _up(series: Sequence[Series]) -> Axis:
+def _final_regret_axis(series: Sequence[Series]) -> Axis:
     ends = [y for line in series for p in line.points for y in (p.y, p.y + p.spread)]
     return Axis.around("regret at the end", ends)
 

@@ -155,12 +155,12 @@ def _pooled(task: Task, todo: dict[int, None], size: int) -> Outcomes:
     with closing(run_locally(task, list(todo), size)) as answers:
         for seed, answer in answers:
             if isinstance(answer, Failure):
-                raise _told(answer, seed)
+                raise _error_with_seed(answer, seed)
             del todo[seed]
             yield seed, answer
 
 
-def _told(failure: Failure, seed: int) -> BaseException:
+def _error_with_seed(failure: Failure, seed: int) -> BaseException:
     """The error of a run in a worker, with its seed."""
     error = failure.error
     if error is None and failure.trace:

@@ -202,7 +202,7 @@ def answer(question: PlanRequest) -> Plan:
         raise errors[0]
     served = {cost.trust: cost for cost in costs if not cost.infeasible}
     decides = by_trust and wanted[0].family == "arms"
-    advice = _by_trust(served, question) if decides else _least(served)
+    advice = _by_trust(served, question) if decides else _least_regret(served)
     return Plan(costs, advice, influences, measured)
 
 
@@ -249,7 +249,9 @@ def _tolerating(entry: Algorithm, settings: dict[str, Any], question: PlanReques
     except TacitError:
         return f"{losses}, which definitions tolerate by default, are not tolerated here"
     more = float(1 / (1 - MISSING - DISHONEST) - 1)
-    participants = "more participants than were simulated" if found is None else _people(found)
+    participants = (
+        "more participants than were simulated" if found is None else _round_participants(found)
+    )
     return (
         f"to tolerate {losses}, as definitions do by default, a full round has {more:.0%} more "
         f"noise variance, and it takes {participants}"
@@ -391,7 +393,7 @@ def _settles(result: Result, gap: float) -> int | None:
     return int(points[last]) if last < len(slopes) else None
 
 
-def _least(served: dict[str, Cost]) -> str:
+def _least_regret(served: dict[str, Cost]) -> str:
     """The algorithm with least regret in each family; regrets of families are not comparable."""
     families: dict[str, list[Cost]] = {}
     for cost in served.values():
@@ -430,8 +432,8 @@ def _by_trust(served: dict[str, Cost], question: PlanRequest) -> str:
     waited = "" if days is None else f" ({days:,} day{'s' * (days > 1)})"
     parts = [
         f"Use {names[first]}. Nine of ten experiments distinguish rates of {apart} with "
-        f"{_people(ours)}{waited}, of whom "
-        f"{_people(served[first].worse)} get a worse option."
+        f"{_round_participants(ours)}{waited}, of whom "
+        f"{_round_participants(served[first].worse)} get a worse option."
     ]
     if first not in DEPLOYABLE:
         parts.append("This version simulates it and does not deploy it.")
@@ -445,7 +447,7 @@ def _by_trust(served: dict[str, Cost], question: PlanRequest) -> str:
     return " ".join(parts)
 
 
-def _people(count: float | None) -> str:
+def _round_participants(count: float | None) -> str:
     """Rounded to two significant digits, the precision of the estimate."""
     if not count:
         return "no participants"

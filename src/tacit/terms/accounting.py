@@ -34,7 +34,7 @@ _BENDS = (
 )
 
 
-def _reach(deviation: float) -> int:
+def _summation_range(deviation: float) -> int:
     return math.ceil(15 * deviation) + 100
 
 
@@ -58,7 +58,7 @@ def skellam_delta(variance: Fraction, shift: int, epsilon: Fraction) -> float:
     >>> skellam_delta(Fraction(1424, 100), 1, Fraction(1)) < 1.01e-6
     True
     """
-    reach = _reach(math.sqrt(variance))
+    reach = _summation_range(math.sqrt(variance))
     if reach + shift > MOST_TERMS:
         return 1.0
     return _excess(_mirrored(_bessel(float(variance), reach)), shift, epsilon)
@@ -88,7 +88,7 @@ def gaussian_delta(sigma: Fraction, shift: int, epsilon: Fraction, shares: int =
     that of one draw at ε - 2τ.
     """
     deviation = float(sigma)
-    reach = _reach(deviation)
+    reach = _summation_range(deviation)
     if reach + shift > MOST_TERMS:
         return 1.0
     apart = _divergence(deviation / math.sqrt(shares), shares)
@@ -200,7 +200,7 @@ def binomial_delta(bits: int, bias: Fraction, shift: int, epsilon: Fraction) -> 
 def _ones(bits: int, bias: Fraction, shift: int) -> list[float]:
     """Probabilities of the number of ones within reach of its mean; empty if these are too many."""
     p, mean = float(bias), bits * float(bias)
-    reach = _reach(math.sqrt(mean * (1 - p)))
+    reach = _summation_range(math.sqrt(mean * (1 - p)))
     low, high = max(0, math.floor(mean) - reach), min(bits, math.ceil(mean) + reach)
     if high - low + shift > MOST_TERMS:
         return []

@@ -80,10 +80,10 @@ def in_words(terms: Terms) -> list[str]:
     times = "once" if guarantee.participations == 1 else f"up to {guarantee.participations} times"
     return [
         f"The question: {terms.question}",
-        *_told("Who asks", terms.organisation),
-        *_told("What for", terms.purpose),
-        *_told("Whom to write to", terms.contact),
-        *_given(terms),
+        *_labelled("Who asks", terms.organisation),
+        *_labelled("What for", terms.purpose),
+        *_labelled("Whom to write to", terms.contact),
+        *_offered_options(terms),
         *choosing(terms),
         f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
@@ -121,7 +121,7 @@ def in_words(terms: Terms) -> list[str]:
     ]
 
 
-def _given(terms: Terms) -> list[str]:
+def _offered_options(terms: Terms) -> list[str]:
     """Sentences on the options that participants get."""
     if isinstance(terms.context, FittedTerms):
         return [
@@ -316,7 +316,7 @@ def _surplus(no_show: Fraction) -> list[str]:
     ]
 
 
-def _told(what: str, text: str) -> list[str]:
+def _labelled(what: str, text: str) -> list[str]:
     return [f"{what}: {text}"] if text else []
 
 

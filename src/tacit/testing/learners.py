@@ -94,7 +94,7 @@ def _check_counts(build: Callable[[], Learner]) -> None:
             if not _simple(round_):
                 return
             try:
-                learner.observe(round_, _few(round_, REPORTS, 0.5))
+                learner.observe(round_, _exact_estimate(round_, REPORTS, 0.5))
             except TacitError:
                 return  # an inner learner proposed the round
         states.append(json.dumps(_without_ratios(learner._state())))
@@ -108,7 +108,7 @@ def _simple(round_: Round) -> bool:
     return round_.released and (plain or isinstance(round_.assignment, Arm))
 
 
-def _few(round_: Round, reports: int, mean: float) -> Estimate:
+def _exact_estimate(round_: Round, reports: int, mean: float) -> Estimate:
     """An exact estimate of this many reports."""
     if isinstance(round_.assignment, Arm):
         return Estimate(mean * reports, ErrorDistribution(reports, 1, None))

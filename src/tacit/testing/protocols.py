@@ -105,7 +105,7 @@ def _check_paths(
     rng, count = np.random.default_rng(6), min(rounds, 1000)
     made = [protocol.simulate(load, rng) for _ in range(count)]
     fast = np.array([estimate.total for estimate in made])
-    slow = np.array([_heard(protocol, reports).total for _ in range(exact_rounds)])
+    slow = np.array([_run_devices(protocol, reports).total for _ in range(exact_rounds)])
     assert fast.shape[1:] == slow.shape[1:] == (protocol.coordinates,), "one number per coordinate"
     least = 1e-6 * (1 + np.abs(fast).max())
     assert _agree(fast, slow, least), "devices and simulation differ in their means"
@@ -115,7 +115,7 @@ def _check_paths(
     assert made[0].guarantee_id == protocol.guarantee_id, "an estimate names its guarantee"
     if protocol.minimum > 1:
         few = list(reports)[: protocol.minimum - 1]
-        check_rejected(lambda: _heard(protocol, few), f"{len(few)} reports")
+        check_rejected(lambda: _run_devices(protocol, few), f"{len(few)} reports")
 
 
 def _agree(first: Sample, second: Sample, least: float) -> bool:
@@ -123,7 +123,7 @@ def _agree(first: Sample, second: Sample, least: float) -> bool:
     return bool((np.abs(first.mean(axis=0) - second.mean(axis=0)) <= 6 * errors + least).all())
 
 
-def _heard(protocol: Protocol, reports: Sequence[Any]) -> Estimate:
+def _run_devices(protocol: Protocol, reports: Sequence[Any]) -> Estimate:
     messages = [protocol.report(x, place) for place, x in enumerate(reports)]
     return protocol.analyze(protocol.combine(messages))
 

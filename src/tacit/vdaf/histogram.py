@@ -206,7 +206,7 @@ class Prio3Histogram:
         elements = self.circuit.encode(measurement)
         starts = range(0, size, SEED_SIZE)
         seed, blind, own_blind, prove = (random_bytes[at : at + SEED_SIZE] for at in starts)
-        theirs, their_proof = self._expanded(context, seed)
+        theirs, their_proof = self._expand_shares(context, seed)
         own = [(a - b) % MODULUS128 for a, b in zip(elements, theirs, strict=True)]
         public = self._part(context, 0, own_blind, own, nonce)
         public += self._part(context, 1, blind, theirs, nonce)
@@ -239,7 +239,7 @@ class Prio3Histogram:
             require(len(data) == wanted, what, f"{len(data)} bytes long", f"{wanted}", Rejected)
         body, blind = share[:-SEED_SIZE], share[-SEED_SIZE:]
         if role:
-            elements, proof = self._expanded(context, body)
+            elements, proof = self._expand_shares(context, body)
         else:
             numbers = FIELD128.unpack(body, len(body) // FIELD128.size, "an input share")
             elements, proof = numbers[: self.circuit.length], numbers[self.circuit.length :]
@@ -276,7 +276,7 @@ class Prio3Histogram:
         """The number of reports per bucket, from both aggregate shares."""
         return self.aggregate((first, second))
 
-    def _expanded(self, context: bytes, seed: bytes) -> tuple[list[int], list[int]]:
+    def _expand_shares(self, context: bytes, seed: bytes) -> tuple[list[int], list[int]]:
         """The helper's shares of measurement and proof."""
         circuit = self.circuit
         measurement = domain_tag(NUMBER, USAGE_MEASUREMENT, context), HELPER, circuit.length

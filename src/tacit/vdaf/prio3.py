@@ -72,7 +72,7 @@ class Prio3:
         seed, prove = random_bytes[:SEED_SIZE], random_bytes[SEED_SIZE:]
         seeds = expand(prove, self._tag(USAGE_PROVE, context), ONE_PROOF, self.circuit.wires)
         whole = [*bits, *self.circuit.prove(bits, seeds)]
-        helper = [part for parts in self._expanded(context, seed) for part in parts]
+        helper = [part for parts in self._expand_shares(context, seed) for part in parts]
         leader = [(own - other) % MODULUS for own, other in zip(whole, helper, strict=True)]
         return pack(leader), seed
 
@@ -86,7 +86,7 @@ class Prio3:
         size, wanted = len(share), self.share_size(role)
         require(size == wanted, "input share", f"{size} bytes long", f"{wanted}", Rejected)
         if role:
-            bits, proof = self._expanded(context, share)
+            bits, proof = self._expand_shares(context, share)
         else:
             numbers = unpack(share, len(share) // SIZE, "an input share")
             bits, proof = numbers[: self.circuit.calls], numbers[self.circuit.calls :]
@@ -115,7 +115,7 @@ class Prio3:
         """The aggregate from both aggregate shares."""
         return (first + second) % MODULUS
 
-    def _expanded(self, context: bytes, seed: bytes) -> tuple[list[int], list[int]]:
+    def _expand_shares(self, context: bytes, seed: bytes) -> tuple[list[int], list[int]]:
         """The helper's shares of measurement and proof."""
         circuit = self.circuit
         measurement = self._tag(USAGE_MEASUREMENT, context), HELPER, circuit.calls

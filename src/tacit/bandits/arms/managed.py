@@ -231,7 +231,7 @@ class Managed(KeptLearner):
                 inner.recall(place, self._memories[option])
         return inner
 
-    def _changed(self) -> None:
+    def _rebuild_inner(self) -> None:
         for place, option in enumerate(self._live):
             if self._inner is not None:
                 self._memories[option] = self._inner.memory(place)
@@ -241,7 +241,7 @@ class Managed(KeptLearner):
     def _plan(self) -> Plan:
         planned = None if self._inner is None else self._inner.horizon
         if self._live != self.present or planned != self.horizon:
-            self._changed()
+            self._rebuild_inner()
         rounds: list[Round] = []
         if self._inner is None:
             alone = self.best()

@@ -151,11 +151,11 @@ class OptionElimination(SingleElimination):
         """The current phase's rounds that were not released, or the next phase's rounds."""
         left = self.horizon - self.played
         if not self._wanted:
-            self._wanted = self._next(left)
+            self._wanted = self._next_phase(left)
         missing = [(Arm(k), n) for k, n in self._wanted.items() if k not in self._heard]
         return missing or [(Arm(self.best()), left, False)]
 
-    def _next(self, left: int) -> dict[int, int]:
+    def _next_phase(self, left: int) -> dict[int, int]:
         """Participants of the next phase's options; empty if there is none."""
         if len(self._active) == 1:
             return {}
@@ -196,14 +196,14 @@ class OptionElimination(SingleElimination):
         self._phase += 1
         self._conclude(PhaseEvidence(theta, (solve * variances) @ solve.T, cap))
 
-    def _left(self, level: float) -> float:
+    def _usable_failure(self, level: float) -> float:
         """The failure probability at a level without that of misread sums; 0 if they exceed it."""
         failure = 1 - level
         return (1 - MISREAD) * failure if self._misread <= MISREAD * failure else 0.0
 
     def decided(self, level: float = 0.95) -> int | None:
         """The option that is left, if others were dropped at this confidence level."""
-        sure = self.failure_probability <= self._left(level) * (1 + 1e-9)
+        sure = self.failure_probability <= self._usable_failure(level) * (1 + 1e-9)
         return int(self._active[0]) if sure and len(self._active) == 1 else None
 
     def summaries(
@@ -211,7 +211,7 @@ class OptionElimination(SingleElimination):
     ) -> list[ArmSummary]:
         """Anytime-valid intervals of all options from the common parameter, and the decisions."""
         means, _ = self._evidence.means(self.actions, self._phases)
-        failure = self._left(level)
+        failure = self._usable_failure(level)
         low, high = self._evidence.intervals(self.actions, self._phases, failure)
         low, high = (np.clip(end + HALF, 0.0, 1.0) for end in (low, high))
         best = self._chances()

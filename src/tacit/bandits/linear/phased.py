@@ -147,7 +147,7 @@ class PhasedElimination(KeptLearner):
         """
         left, phase = self.horizon - self.played, self._number + 1
         if len(self._active) == 1 and self.constants == "tight":
-            return [self._rest(left)]
+            return [self._exploit(left)]
         length = self.length(phase)
         # a sharper design needs more actions, each played at least once: too many for short phases
         sharp = self.constants == "tight" and length >= 2 * self.actions.shape[1]
@@ -159,7 +159,7 @@ class PhasedElimination(KeptLearner):
                 (self._reported(self._assign(support, plays, length), participants), participants)
             ]
         if self.constants == "tight" and phase > 1:
-            return [self._rest(left)]
+            return [self._exploit(left)]
         before = np.concatenate([[0], np.cumsum(plays)[:-1]])
         return [(self._assign(support, np.clip(left - before, 0, plays), length), 0, False)]
 
@@ -170,7 +170,7 @@ class PhasedElimination(KeptLearner):
         """The design, or the `Fit` that this many participants report instead."""
         return design
 
-    def _rest(self, left: int) -> tuple[Design, int, bool]:
+    def _exploit(self, left: int) -> tuple[Design, int, bool]:
         return Design((self.best(),), (left,), float(left), self.each), 0, False
 
     def _design(self, ratio: float) -> DesignWeights:

@@ -159,7 +159,7 @@ def as_study(name: str, curves: Sequence[FigureCurve], options: Options) -> tupl
     for curve in curves:
         entry = algorithm(curve.algorithm)
         mine = {key: value for key, value in curve.options.items() if key in entry.options}
-        index = None if curve.world is None else _place(curve.world, worlds)
+        index = None if curve.world is None else _world_index(curve.world, worlds)
         made = configured(entry, entry.name, mine, (index, curve.world), how)
         key = json.dumps(made.described(), sort_keys=True, default=str) + str(index)
         places.append(known.setdefault(key, len(found)))
@@ -169,7 +169,7 @@ def as_study(name: str, curves: Sequence[FigureCurve], options: Options) -> tupl
     return Study(name, tuple(found), options.seed, options.runs, tuple(worlds), digests), places
 
 
-def _place(world: World, worlds: list[World]) -> int:
+def _world_index(world: World, worlds: list[World]) -> int:
     """The place of a world in the list, at its end if it is new."""
     for place, other in enumerate(worlds):
         if other is world:

@@ -234,7 +234,7 @@ class _AuditRun:
         client = httpx.AsyncClient(timeout=TIMEOUT, verify=tls_context(), mounts=NEARBY)
         async with client as http:
             self.participants = Participants(self._pinned, self._addresses, http)
-            devices = [asyncio.create_task(self._come()) for _ in range(JOINING)]
+            devices = [asyncio.create_task(self._run_devices()) for _ in range(JOINING)]
             try:
                 await self._released(devices)
             finally:
@@ -243,7 +243,7 @@ class _AuditRun:
                 await asyncio.gather(*devices, *self._stages, return_exceptions=True)
         return list(self._found.values())[: self._settings.releases]
 
-    async def _come(self) -> None:
+    async def _run_devices(self) -> None:
         """Devices, one after another."""
         while True:
             running = await self.participants.join()

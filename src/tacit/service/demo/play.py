@@ -196,7 +196,7 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
         pace = RoundPace.of(took, slots, WINDOW_KEPT if settings.keep else WINDOW)
         for attempt in range(1, ATTEMPTS + 1):
             watched = _begin(stack, parties, settings, pace, said)
-            shown = _watched(parties, watched, said, keep=settings.keep)
+            shown = _watch(parties, watched, said, keep=settings.keep)
             if shown.released or attempt == ATTEMPTS:
                 break
             said("all rounds were aborted: publishing it anew with longer rounds", None)
@@ -316,7 +316,7 @@ class Watched:
     started: float
 
 
-def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> DemoProgress:
+def _watch(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> DemoProgress:
     """Poll every second until the experiment is over or time is up; then stop it, unless `keep`.
 
     Return the final progress with the export and the request counts.
@@ -324,7 +324,7 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
     digest, counts, participants = watched.digest, watched.counts, watched.participants
     coordinator = parties.operated[0]
     while True:
-        shown = _look(parties, digest, counts, time.monotonic() - watched.started)
+        shown = _progress(parties, digest, counts, time.monotonic() - watched.started)
         said("participants report", shown)
         limit = ENOUGH if shown.decided else watched.pace.longest
         if shown.status["state"] == "finished" or shown.in_vain or shown.seconds > limit:
@@ -340,10 +340,11 @@ def _watched(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> 
             coordinator.post(f"/experiments/{digest}/stop")
         longest = FINISHING if shown.released or shown.in_vain else float(watched.pace.grace)
         _let_finish(parties, digest, said, longest)
-    shown = _look(parties, digest, counts, time.monotonic() - watched.started)
+    shown = _progress(parties, digest, counts, time.monotonic() - watched.started)
     shown.export = coordinator.get(f"/experiments/{digest}/export")
     shown.requests = {
-        card.role: _answered(one) for card, one in zip(parties.cards, parties.operated, strict=True)
+        card.role: _response_counts(one)
+        for card, one in zip(parties.cards, parties.operated, strict=True)
     }
     return shown
 
@@ -359,7 +360,7 @@ def _let_finish(parties: Parties, digest: str, said: Watch, longest: float) -> N
         time.sleep(0.5)
 
 
-def _look(parties: Parties, digest: str, counts: Path, seconds: float) -> DemoProgress:
+def _progress(parties: Parties, digest: str, counts: Path, seconds: float) -> DemoProgress:
     coordinator = parties.operated[0]
     status = coordinator.get(f"/experiments/{digest}/status")
     estimates = coordinator.get(f"/experiments/{digest}/estimates")
@@ -368,7 +369,7 @@ def _look(parties: Parties, digest: str, counts: Path, seconds: float) -> DemoPr
     return DemoProgress(status, estimates, known, seconds, addresses)
 
 
-def _answered(party: PartyClient) -> dict[str, int]:
+def _response_counts(party: PartyClient) -> dict[str, int]:
     """Number of responses of a party, by method, route and status."""
     answers: dict[str, int] = {}
     for family in text_string_to_metric_families(party.text("/metrics")):

@@ -94,7 +94,7 @@ class HttpHelperClient:
             ended = time.monotonic()
             if ended - began > SLOW:
                 self._rests[address] = ended + REST * (ended - began)
-        return _answered(said.status_code, content)
+        return _parse_answer(said.status_code, content)
 
 
 def _read(answer: httpx.Response) -> bytes:
@@ -110,7 +110,7 @@ def _read(answer: httpx.Response) -> bytes:
     return b"".join(parts)
 
 
-def _answered(status: int, content: bytes) -> Any:
+def _parse_answer(status: int, content: bytes) -> Any:
     """The helper's JSON answer; raise its rejections as the matching exceptions."""
     try:
         said = json.loads(content) if has_few_values(content) else None

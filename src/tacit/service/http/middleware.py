@@ -87,7 +87,7 @@ class LimitsMiddleware:
         self._quiet_until = 0.0
         self._cross_origin = {
             method: CORSMiddleware(
-                self._handled,
+                self._handle,
                 allow_origins=origins,
                 allow_methods=(method,),
                 allow_headers=("content-type", "tacit-invitation"),
@@ -116,7 +116,7 @@ class LimitsMiddleware:
                 message = {**message, "headers": [*given, *new]}
             await send(message)
 
-        handle: ASGIApp = self._handled
+        handle: ASGIApp = self._handle
         try:
             if (method := _device_method(scope["path"])) is not None:
                 headers = dict(scope["headers"])
@@ -136,7 +136,7 @@ class LimitsMiddleware:
             self.connections.finish(peer)
             self._metrics.request(_template(scope), scope["method"], status, took)
 
-    async def _handled(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request: with an error that is known before its body is read, or not."""
         headers, peer = dict(scope["headers"]), scope.get("client")
         answer: ASGIApp | None

@@ -89,7 +89,7 @@ class RenderedExperiments:
         async with self._lock:
             if (found := self._fresh(digest)) is not None:
                 return found
-            shown = await run_in_threadpool(self._look, digest)
+            shown = await run_in_threadpool(self._take_snapshot, digest)
             self._known[digest] = (time.monotonic(), shown)
             return shown
 
@@ -97,7 +97,7 @@ class RenderedExperiments:
         when, shown = self._known.get(digest, (0.0, None))
         return shown if time.monotonic() - when < FRESH else None
 
-    def _look(self, digest: bytes) -> ExperimentSnapshot:
+    def _take_snapshot(self, digest: bytes) -> ExperimentSnapshot:
         view = self._seen(digest)
         others = [one for one in view["terms"]["parties"] if one["role"] not in LEADING]
         up = all(self._answers(one["address"]) for one in others)
@@ -196,7 +196,7 @@ def _origin(address: str) -> list[str]:
     return [origin] if _ORIGIN.fullmatch(origin) else []
 
 
-def _may_look(config: PartyConfig) -> Callable[[Request], bool]:
+def _access_rule(config: PartyConfig) -> Callable[[Request], bool]:
     """Return a predicate: whether a request may see results.
 
     Results are public unless the configuration requires the admin token. Browsers send the token as
@@ -231,7 +231,7 @@ def add_pages(
         coordinator.public if config.results == "open" else coordinator.view
     )
     streams = Streams(views, config.limits.streams, closing)
-    may = _may_look(config)
+    may = _access_rule(config)
 
     def route(path: str, root: str, *, guarded: bool = True) -> Callable[..., Any]:
         """Register a page, or an error page, at `path`; `root` is the relative URL of the index."""
@@ -241,9 +241,9 @@ def add_pages(
                 if guarded and not may(request):
                     return _locked(root)
                 try:
-                    return await make(request, _named(request))
+                    return await make(request, _experiment_in_path(request))
                 except TacitError as reason:
-                    return _trouble(reason, root)
+                    return _error_page(reason, root)
 
             app.add_api_route(path, answer, methods=["GET"], include_in_schema=False)
 
@@ -277,7 +277,7 @@ def add_pages(
         return _file(name, request)
 
 
-def _named(request: Request) -> bytes:
+def _experiment_in_path(request: Request) -> bytes:
     """The experiment named in the path."""
     digest = request.path_params.get("digest", "0" * 64)
     if not _DIGEST.fullmatch(digest):
@@ -301,7 +301,7 @@ def _locked(root: str) -> Response:
     return HTMLResponse(body, 401, _policy() | asks)
 
 
-def _trouble(reason: TacitError, root: str) -> Response:
+def _error_page(reason: TacitError, root: str) -> Response:
     number = status(reason)
     title = "There is no such experiment" if number == 404 else "This cannot be shown now"
     headers = _policy() | ({"retry-after": "5"} if number == 503 else {})

@@ -78,7 +78,7 @@ class ReportRoute:
         scope["route"] = self
         identity = bytes.fromhex(where[1])
         if not self._party.is_loaded(identity):
-            await self._fetched(identity)
+            await self._load_round(identity)
         scope[REPORT_SCOPE] = identity, int(where[2])
         return self._party.server(identity).report_size
 
@@ -88,7 +88,7 @@ class ReportRoute:
         server = self._party.check_sender(identity, slot, begun)
         return Sender(server.round.binding.terms, identity, slot)
 
-    async def _fetched(self, identity: bytes) -> None:
+    async def _load_round(self, identity: bytes) -> None:
         """Wait until a round is loaded.
 
         All reports of the round share one load; reports of other rounds continue meanwhile.

@@ -145,12 +145,12 @@ class StageRoute:
         if watch is None:
             watch = asyncio.ensure_future(self._watch(identity, served))
             self._watches[identity] = watch
-            watch.add_done_callback(partial(self._watched, identity))
+            watch.add_done_callback(partial(self._forget_watch, identity))
         done, _ = await asyncio.wait([watch], timeout=seconds)
         if done:
             watch.result()  # raises the reason why the record cannot be read
 
-    def _watched(self, identity: bytes, watch: asyncio.Task[None]) -> None:
+    def _forget_watch(self, identity: bytes, watch: asyncio.Task[None]) -> None:
         del self._watches[identity]
         if not watch.cancelled():
             watch.exception()  # perhaps no question waits for it any more

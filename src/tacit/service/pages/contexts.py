@@ -33,24 +33,24 @@ def whom(answers: Answers) -> str:
             found.setdefault(str(one["context"][field]), set()).add(one["option"])
         if all(len(options) == 1 for options in found.values()):
             named = [(next(iter(options)), value) for value, options in found.items()]
-            return _grouped([(option, value) for option, value in named], f"{field} ")
-    return _grouped([(one["option"], _values(one["context"])) for one in answers], "")
+            return _group_options([(option, value) for option, value in named], f"{field} ")
+    return _group_options([(one["option"], _values(one["context"])) for one in answers], "")
 
 
 def _values(context: Mapping[str, Any]) -> str:
     return " ".join(map(str, context.values()))
 
 
-def _grouped(named: Sequence[tuple[str, str]], before: str) -> str:
+def _group_options(named: Sequence[tuple[str, str]], before: str) -> str:
     """Options with the values that they are for."""
     options = dict.fromkeys(option for option, _ in named)
     return "; ".join(
-        f"{option} for {before}{_listed([value for own, value in named if own == option])}"
+        f"{option} for {before}{_enumerate([value for own, value in named if own == option])}"
         for option in options
     )
 
 
-def _listed(values: Sequence[str]) -> str:
+def _enumerate(values: Sequence[str]) -> str:
     shown = [*values[:MOST_NAMED]]
     if len(values) > MOST_NAMED:
         shown.append(f"{len(values) - MOST_NAMED} more")

@@ -62,7 +62,7 @@ def parts(view: View, up: bool) -> Parts:
         "leading": few(options, ranked, SHOWN),
         "in_history": few(options, ranked, IN_HISTORY),
         "given": _most_given(looks, given),
-        "tried": _tried(looks, strip),
+        "tried": _charted_options(looks, strip),
         "looks": looks,
         "columns": strip,
         "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS), most=DEADLINES),
@@ -172,7 +172,7 @@ def _most_given(
     return dict(sorted(counts.items(), key=lambda one: -one[1])[:SHOWN])
 
 
-def _tried(
+def _charted_options(
     looks: Mapping[str | None, str], strip: Sequence[Mapping[str, Any]]
 ) -> Mapping[str | None, str]:
     """Options with a row in the chart of rounds: all, or of many the most recently tried."""

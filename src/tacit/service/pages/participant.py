@@ -77,14 +77,14 @@ def page(terms: Terms, state: str, root: str) -> str:
         protection=[*caution(terms), *likelihood(terms.guarantee)],
         honesty=honesty(terms),
         receivers=[one for one in terms.parties if one.role in visibility(terms).receivers],
-        you_get=_given(terms),
-        **_learned(terms),
+        you_get=_received_options(terms),
+        **_disclosures(terms),
         choices=choices(answer),
         unanswered=_unanswered(answer),
     )
 
 
-def _given(terms: Terms) -> str:
+def _received_options(terms: Terms) -> str:
     """The options that a participant may get, as the end of a sentence."""
     if isinstance(terms.context, FittedTerms):
         return SEVERAL.format(terms.context.plays, some_of(terms.options))
@@ -107,7 +107,7 @@ def _chosen_in_browsers(terms: Terms) -> bool:
     return alone and summed and terms.context.statistic in (TABLE, MOMENTS)
 
 
-def _learned(terms: Terms) -> dict[str, str]:
+def _disclosures(terms: Terms) -> dict[str, str]:
     """Sentences on what other parties learn from a report, and what they cannot learn."""
     minimum, context = terms.aggregation.minimum_batch_size, terms.context
     if context is None:

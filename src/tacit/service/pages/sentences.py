@@ -157,7 +157,7 @@ def _first_round(status: dict[str, Any]) -> str:
 def sure(view: View) -> ShortAnswer:
     """Answer to "How sure are we?"."""
     found, mine = view["estimates"], leader(view)
-    warned = _warned(found)
+    warned = _warnings(found)
     if known := answers(view):
         wrong = f"at most {1 - found['level']:.0%} of experiments, however often one looks"
         more = f"A verdict is wrong in {wrong}." if decided(known) else ""
@@ -186,7 +186,7 @@ def sure(view: View) -> ShortAnswer:
     )
 
 
-def _warned(warnings: dict[str, Any]) -> str:
+def _warnings(warnings: dict[str, Any]) -> str:
     if not warnings["sample_ratio"]["mismatch"]:
         return ""
     return "Mind: answers do not come back from all options alike, so the comparison may be unfair."

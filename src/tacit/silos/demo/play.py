@@ -169,7 +169,7 @@ def _status(client: AgentClient) -> dict[str, Any]:
         return {"policy": None}
 
 
-def _longest(terms: FederationTerms) -> float:
+def _longest_wait(terms: FederationTerms) -> float:
     """Seconds after which a job that has not ended has failed."""
     return SLACK + terms.schedule.pace * sum(terms.batches) / 1000
 
@@ -178,14 +178,14 @@ def _treat_under_policies(
     folder: Path, site: FlareSite, hospital: Hospital, terms: FederationTerms, stopped: Event
 ) -> None:
     """Treat a batch of patients under every policy that arrives, until the last one."""
-    client, end = _client(folder, site), time.monotonic() + _longest(terms)
+    client, end = _client(folder, site), time.monotonic() + _longest_wait(terms)
     for step, batch in enumerate(terms.batches):
         while (_status(client)["policy"] or 0) < step or _status(client)["policy"] is None:
             if time.monotonic() > end:
                 raise TacitError(
-                    f"{site.name} got no policy of step {step} in {_longest(terms):.0f} s: the "
-                    "machine is too busy or FLARE has failed. Run the demonstration again, with a "
-                    "larger --pace"
+                    f"{site.name} got no policy of step {step} in {_longest_wait(terms):.0f} s: "
+                    "the machine is too busy or FLARE has failed. Run the demonstration again, "
+                    "with a larger --pace"
                 )
             if stopped.wait(0.1):
                 return
@@ -238,7 +238,7 @@ def play(seed: int, count: int, pace: int | None, watch: Watch) -> DemoFederatio
         ]
         for one in running:
             one.result()
-        ended = network.wait(job, _longest(terms))
+        ended = network.wait(job, _longest_wait(terms))
         if ended != "FINISHED:COMPLETED":
             raise TacitError(f"the FLARE job ended as {ended}: run the demonstration again")
         watch("comparing with what every hospital learns alone")
