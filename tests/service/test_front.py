@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
@@ -159,7 +160,7 @@ def test_experiments_take_turns_with_large_calls(monkeypatch: pytest.MonkeyPatch
     """A coordinator whose calls do not end kept out those of another experiment, one by one."""
     rules = front(Limits(admin_bytes=10, call_bytes=100))._bodies
     now = [1000.0]
-    monkeypatch.setattr(bodies.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     def call(experiment: bytes) -> AbstractContextManager[None]:
         return rules.holding(ExpectedBody(90, caller=experiment))
