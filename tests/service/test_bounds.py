@@ -281,6 +281,24 @@ def test_idle_connections_block_nobody_and_are_logged(tmp_path: Path) -> None:
         party.free()
 
 
+@pytest.mark.extended
+def test_malformed_requests_write_no_log_lines(tmp_path: Path) -> None:
+    """Every one wrote a line or two, or one per slice: strangers filled the disk."""
+    party = Process(member(tmp_path, "helper", rate=0))
+    upgrade = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    try:
+        party.start()
+        for said in (b"\0" * (1 << 16), upgrade):
+            with connected(party.member.url) as line:
+                line.sendall(said)
+                assert line.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 200")
+        messages = [json.loads(one)["message"] for one in party.log.read_text().splitlines()]
+        assert all(one.startswith("party started") for one in messages), messages
+    finally:
+        party.kill()
+        party.free()
+
+
 def test_at_the_connection_limit_the_longest_idle_one_is_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

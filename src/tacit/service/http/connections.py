@@ -175,6 +175,8 @@ class GuardedConnection(asyncio.Protocol):
             if len(self._inner.pipeline) > PIPELINED:
                 self._abort()
                 return
+            if self.transport.is_closing():  # such as after a malformed request
+                return
         if in_head:  # the application begins before this call, if the head is complete
             self._loop.call_soon(self._check)
         elif self._size > self._most:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 QUIET = ("httpx", "httpcore", "alembic", "asyncio")  # they would log URLs and SQL statements
+SERVER = "uvicorn.error"  # it would log a line or two per malformed request of a stranger
 EXTRA = ("where", "route", "status", "role")  # attributes of a record that are logged
 
 
@@ -49,3 +50,4 @@ def configure(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger(SERVER).setLevel(logging.ERROR)
