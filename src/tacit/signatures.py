@@ -52,6 +52,12 @@ def verify(kind: Signed, message: bytes, signature: bytes, public: bytes, who: s
         )
 
 
+def signatures_in(joined: bytes) -> tuple[bytes, ...]:
+    """The signatures that follow each other in these bytes."""
+    size = SIGNATURE_SIZE
+    return tuple(joined[at : at + size] for at in range(0, len(joined), size))
+
+
 def public_key(key: Ed25519PrivateKey) -> bytes:
     """The 32-byte public key, which others pin."""
     return key.public_key().public_bytes_raw()

@@ -2334,7 +2334,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("RoundOutcome.RELEASED in said", "False"), swap("refund", "True")),
         (*DEVICE, *ANY_DEVICE),
     ),
-    Target("client/acceptance.py", "Acceptance.check", (checks,), ACCEPTANCE),
+    Target("client/pins.py", "Acceptance.check", (checks,), ACCEPTANCE),
     Target("client/ledger.py", "Ledger._joined", (checks,), LEDGER),
     Target("client/ledger.py", "Ledger.join", (checks,), LEDGER, ("_check_delta",)),
     Target("client/ledger.py", "Ledger.end", (swap("refund", "True"),), LEDGER),

@@ -19,12 +19,10 @@ from tacit.service.config import Limits
 from tacit.service.errors import Unknown
 from tacit.service.http import bodies
 from tacit.service.http.bodies import BodyRules, ExpectedBody, Sender
-from tacit.service.http.limits import MOST_ADDRESSES, TokenBuckets
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.middleware import LimitsMiddleware
+from tacit.service.http.middleware import MOST_ADDRESSES, LimitsMiddleware, Shutdown, TokenBuckets
 from tacit.service.http.pages import ExperimentSnapshot, RenderedExperiments, Streams
 from tacit.service.http.problems import TYPES
-from tacit.service.http.shutdown import Shutdown
 
 PLACES = f"/experiments/{'a' * 64}/places"
 REPORT = f"/rounds/{'b' * 32}/reports/3"

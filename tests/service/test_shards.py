@@ -11,11 +11,11 @@ import pytest
 import sqlalchemy as sql
 from tests.service.pairs import Pair, described, experiment_of
 
-from tacit.service import round_scheduler, schema, slot_shards
+from tacit.service import round_scheduler, schema
 from tacit.service.assignment import Assigned, Ticket
 from tacit.service.coordinator import Coordinator
 from tacit.service.leases import LEASE, Leases
-from tacit.service.slot_shards import LEAST, MOST, shards_of
+from tacit.service.schema import LEAST_SLOTS, MOST_SHARDS, shards_of
 from tacit.service.store import Store
 
 SLOTS = 2000
@@ -26,14 +26,14 @@ def test_shards_cover_the_slots_of_a_round(slots: int) -> None:
     shards = shards_of(b"round", slots)
     numbers = [number for one in shards for number in range(one.first, one.first + one.slots)]
     assert numbers == list(range(slots))
-    assert len(shards) == max(1, min(MOST, slots // LEAST))
+    assert len(shards) == max(1, min(MOST_SHARDS, slots // LEAST_SLOTS))
     assert len(shards_of(b"round", slots, 1)) == 1
 
 
 @pytest.fixture
 def many_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small rounds have several shards, too, where the database is PostgreSQL."""
-    monkeypatch.setattr(slot_shards, "LEAST", 4)
+    monkeypatch.setattr(schema, "LEAST_SLOTS", 4)
 
 
 def begun(pair: Pair) -> bytes:

@@ -99,7 +99,7 @@ class Aggregator(PendingReports):
         self._table = table
         self._name = party.name(self.round.identity)
         self._secrets: _Working | None = None
-        self._read: tuple[bytes, RoundRecord | None] = (b"", None)
+        self._read: tuple[bytes | None, RoundRecord | None] = (None, None)
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -351,18 +351,14 @@ class Aggregator(PendingReports):
     # Stored state
 
     def _record(self) -> RoundRecord:
-        found = self._party.records.read(self._name)
-        record = self._decoded(found) if found is not None else None
+        """The record; decoded once while the round is open, because every report reads it."""
+        encoded, (kept, record) = self._party.records.read(self._name), self._read
+        if encoded != kept or record is None:
+            record = None if encoded is None else RoundRecord.decode(encoded)
+            is_open = record is not None and record.stage is AggregatorStage.OPEN
+            self._read = (encoded, record) if is_open else (None, None)
         if record is None or record.context != self.round.context:
             raise UnknownRound("server has no record of this round: it makes no statement about it")
-        return record
-
-    def _decoded(self, encoded: bytes) -> RoundRecord:
-        """Decode a record; cached while the round is open, because every report reads it."""
-        kept, record = self._read
-        if record is None or kept != encoded:
-            record = RoundRecord.decode(encoded)
-            self._read = (encoded, record) if record.stage is AggregatorStage.OPEN else (b"", None)
         return record
 
     def _replaced(self, old: RoundRecord, new: RoundRecord) -> RoundRecord:

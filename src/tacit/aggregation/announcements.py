@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.aggregation import wire
 from tacit.aggregation.interface import expect
 from tacit.errors import integer, require
-from tacit.signatures import SIGNATURE_SIZE, Signed, sign
+from tacit.signatures import SIGNATURE_SIZE, Signed, sign, signatures_in
 from tacit.terms import BY_POLICY, DIGEST_SIZE, Offer, PinnedTerms, check_party_key
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
@@ -233,10 +233,7 @@ def _accepted(kind: type[Any], pinned: PinnedTerms, message: bytes) -> Any:
     least = f"more than the {len(message) - end} bytes of its signatures"
     expect(end > 0, "announcement", f"{len(message)} bytes long", least)
     description = message[:end]
-    signatures = [
-        message[at : at + SIGNATURE_SIZE] for at in range(end, len(message), SIGNATURE_SIZE)
-    ]
-    pinned.check_signed_round(description, signatures)
+    pinned.check_signed_round(description, signatures_in(message[end:]))
     accepted = kind.decode(description)
     pinned.check(accepted.offer())
     return accepted

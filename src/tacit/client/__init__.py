@@ -7,7 +7,6 @@ package depends on `cryptography` and `httpx` and does not import NumPy. See doc
 
 from __future__ import annotations
 
-from tacit.client.acceptance import Acceptance
 from tacit.client.aio import AsyncDevice
 from tacit.client.budget import OWN_LIMIT
 from tacit.client.device import Unagreed
@@ -23,7 +22,7 @@ from tacit.client.exchange import Offline
 from tacit.client.http import Device
 from tacit.client.ledger import Ledger
 from tacit.client.ledger_file import LedgerError
-from tacit.client.pins import Pins
+from tacit.client.pins import Acceptance, Pins
 
 __all__ = [
     "OWN_LIMIT",

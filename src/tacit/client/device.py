@@ -19,7 +19,6 @@ from tacit.aggregation import ReportSlot, RoundOutcome
 from tacit.aggregation.announcements import LiveRound
 from tacit.aggregation.interface import SYSTEM, Source
 from tacit.aggregation.two_servers import read_outcome
-from tacit.client.acceptance import Acceptance
 from tacit.client.choices import Context, check_context, choose, plays_of
 from tacit.client.entries import (
     AcceptedSlot,
@@ -45,7 +44,7 @@ from tacit.client.exchange import (
 from tacit.client.invitations import without_secret
 from tacit.client.ledger import Ledger
 from tacit.client.levels import Outcome, levels_of, levels_of_plays
-from tacit.client.pins import Pins
+from tacit.client.pins import Acceptance, Pins
 from tacit.client.published_terms import PublishedTerms, coordinator_of
 from tacit.client.report_schedule import (
     MOST_QUESTIONS,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache
+from operator import attrgetter
 
 from tacit.aggregation import ReportSlot
 from tacit.client.budget import Budget, decoded
@@ -28,7 +29,7 @@ from tacit.client.entries import (
 )
 from tacit.client.report_schedule import Attempt
 from tacit.errors import Rejected
-from tacit.signatures import SIGNATURE_SIZE
+from tacit.signatures import signatures_in
 from tacit.terms import Account, Pinned, Terms
 from tacit.terms.pinned import check_no_weaker
 
@@ -489,9 +490,8 @@ class Ledger(Budget):
 
 @lru_cache(maxsize=_CACHED)
 def _pinned(text: bytes, joined: bytes) -> Pinned:
-    terms, parts = decoded(text), range(0, len(joined), SIGNATURE_SIZE)
-    signatures = tuple(joined[at : at + SIGNATURE_SIZE] for at in parts)
-    return Pinned(terms, signatures, terms.keys)
+    terms = decoded(text)
+    return Pinned(terms, signatures_in(joined), terms.keys)
 
 
 def _latest_successor(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
@@ -530,9 +530,8 @@ def _covers(old: Terms, terms: Terms) -> bool:
         check_no_weaker(old, terms)
     except Rejected:
         return False
-    return _consent_fields(old) == _consent_fields(terms)
+    return bool(_consented(old) == _consented(terms))
 
 
-def _consent_fields(terms: Terms) -> tuple[object, ...]:
-    """The fields whose change requires a new agreement."""
-    return terms.question, terms.options, terms.organisation, terms.purpose
+_consented = attrgetter("question", "options", "organisation", "purpose")
+"""The fields whose change requires a new agreement."""

@@ -1,7 +1,7 @@
 """Slot assignment: many tickets at once, in one transaction.
 
 Each slot is drawn uniformly from the free slots of all open rounds under the terms that the device
-was shown, as far as the transaction has locked them (`slot_shards`). Participants are anonymous: a
+was shown, as far as the transaction has locked them (`ShardRow`). Participants are anonymous: a
 ticket is stored only as an HMAC pseudonym under the round's secret, until the round is over.
 
 Invitations are checked first, whether or not a slot is free. Requests that find no slot are counted
@@ -25,8 +25,7 @@ from tacit.errors import Rejected
 from tacit.service import invitations
 from tacit.service.errors import Conflict, Forbidden
 from tacit.service.party import ServerParty
-from tacit.service.schema import NO_ARM, RoundRow, State
-from tacit.service.slot_shards import MOST, ShardRow, homes
+from tacit.service.schema import MOST_SHARDS, NO_ARM, RoundRow, ShardRow, State, homes
 from tacit.service.store import Transaction
 from tacit.service.trust_models.rounds import ServedRound
 from tacit.terms import FittedTerms
@@ -130,7 +129,7 @@ class SlotAssigner:
         are spent in their order, so that processes do not deadlock.
         """
         nonces = [ticket.nonce for ticket in tickets]
-        self._lock(range(MOST) if whole else homes(nonces))
+        self._lock(range(MOST_SHARDS) if whole else homes(nonces))
         held = self._held_slots(nonces)
         slots: list[_Slot | Rejected | NeedsAllShards | None] = [None] * len(tickets)
         invited: dict[int, bytes] = {}

@@ -6,14 +6,14 @@ round, except spent invitations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
 import sqlalchemy as sql
 
-from tacit.service.slot_shards import ShardRow
 from tacit.terms import Terms
 
 
@@ -112,6 +112,56 @@ class RoundRow:
     announcement: bytes = b""
     reports: int | None = None
     total: str | None = None
+
+
+MOST_SHARDS = 8  # of a round
+LEAST_SLOTS = 64  # of a shard, where a round has several
+
+
+@dataclass(frozen=True)
+class ShardRow:
+    """A shard: consecutive slots of a round, and how many of them are assigned.
+
+    Processes that assign slots of one round seldom wait for each other: a ticket belongs to one
+    shard of every round, by its nonce, and a transaction locks the shards of its tickets. So a
+    repeated ticket waits for the first one and finds its slot. When these shards are full, a second
+    transaction locks all shards. Every transaction locks in the order of the keys, which excludes
+    deadlocks.
+    """
+
+    round: bytes
+    shard: int
+    first: int
+    slots: int
+    assigned: int = 0
+
+    @property
+    def free(self) -> int:
+        """The number of free slots."""
+        return self.slots - self.assigned
+
+    def taken(self) -> tuple[int, ShardRow]:
+        """The number of the next free slot, and the shard without it."""
+        return self.first + self.assigned, replace(self, assigned=self.assigned + 1)
+
+
+def shards_of(identity: bytes, slots: int, most: int = MOST_SHARDS) -> list[ShardRow]:
+    """The empty shards of a round: as equal as possible, none below `LEAST_SLOTS` slots if several.
+
+    >>> [(shard.first, shard.slots) for shard in shards_of(b"round", 200)]
+    [(0, 66), (66, 67), (133, 67)]
+    """
+    count = max(1, min(most, slots // LEAST_SLOTS))
+    ends = [slots * number // count for number in range(count + 1)]
+    return [
+        ShardRow(identity, number, first, end - first)
+        for number, (first, end) in enumerate(pairwise(ends))
+    ]
+
+
+def homes(nonces: Iterable[bytes]) -> set[int]:
+    """The numbers of tickets; modulo the shards of a round, the shard of a ticket in it."""
+    return {nonce[-1] % MOST_SHARDS for nonce in nonces}
 
 
 _TYPES: dict[type, Any] = {

@@ -26,6 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from tacit.service import database
 from tacit.service.errors import Unknown
 from tacit.service.schema import (
+    MOST_SHARDS,
     NO_ARM,
     SERVED_ROW,
     SHARE_ROW,
@@ -35,6 +36,7 @@ from tacit.service.schema import (
     ExperimentRow,
     Registered,
     RoundRow,
+    ShardRow,
     Stage,
     State,
     experiments,
@@ -42,14 +44,13 @@ from tacit.service.schema import (
     leases,
     rounds,
     served,
+    shards_of,
     shares,
     slot_shards,
     spent,
     terms,
 )
-from tacit.service.slot_shards import MOST as MOST_SHARDS
-from tacit.service.slot_shards import ShardRow, shards_of
-from tacit.signatures import SIGNATURE_SIZE
+from tacit.signatures import signatures_in
 from tacit.terms import Terms
 
 Key = TypeVar("Key", bytes, int)
@@ -502,7 +503,7 @@ def _registered(
     approvals: bytes,
     participants: int | None,
 ) -> Registered:
-    signed, approved = _cut(signatures), _cut(approvals)
+    signed, approved = signatures_in(signatures), signatures_in(approvals)
     return Registered(_decoded(document), signed, approved, lineage, participants)
 
 
@@ -516,10 +517,6 @@ def _experiment(lineage: bytes, digest: bytes, state: str, *others: Any) -> Expe
 
 def _round(identity: bytes, terms: bytes, stage: str, *others: Any) -> RoundRow:
     return RoundRow(identity, terms, Stage(stage), *others)
-
-
-def _cut(data: bytes) -> tuple[bytes, ...]:
-    return tuple(data[at : at + SIGNATURE_SIZE] for at in range(0, len(data), SIGNATURE_SIZE))
 
 
 def _changed_columns(

@@ -44,15 +44,13 @@ from tacit.service.http.coalescing_cache import CacheInvalidation, CoalescingCac
 from tacit.service.http.driver import Driver
 from tacit.service.http.helper_client import HttpHelperClient
 from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
-from tacit.service.http.middleware import LIMITS_SCOPE, Frequent, LimitsMiddleware
+from tacit.service.http.middleware import LIMITS_SCOPE, Frequent, LimitsMiddleware, Shutdown
 from tacit.service.http.pages import add_pages
 from tacit.service.http.problems import ProblemDocument, responses
-from tacit.service.http.shutdown import Shutdown
 from tacit.service.http.stages import StageRoute, add_stages
 from tacit.service.http.writer import GroupWriter
 from tacit.service.leases import Leads, Leases, holder_of
 from tacit.service.party import ServerParty
-from tacit.service.schema import Registered
 from tacit.service.time_series import csv_text, time_series
 from tacit.terms import Terms, in_words
 from tacit.version import __version__
@@ -271,11 +269,17 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
 def _terms(party: ServerParty, digest: str) -> bytes:
     known, state, successor = party.terms_status(bytes.fromhex(digest))
+    signatures = known.signatures or (party.signature(known.terms.digest),)
     said = {
         "terms": known.terms.encode().decode(),
-        "signatures": _hex(known.signatures or (party.signature(known.terms.digest),)),
+        "signatures": list(map(bytes.hex, signatures)),
         "state": state,
-        "successor": _successor(successor),
+        "successor": successor
+        and {
+            "terms": successor.terms.encode().decode(),
+            "signatures": list(map(bytes.hex, successor.signatures)),
+            "approvals": list(map(bytes.hex, successor.approvals)),
+        },
     }
     return bytes(JSONResponse(said).body)
 
@@ -317,20 +321,6 @@ def _add_reading(app: FastAPI, party: ServerParty) -> None:
         """The outcome of a round: the same signed bytes for every client."""
         said = party.outcome(bytes.fromhex(identity))
         return Response(said, media_type="application/octet-stream")
-
-
-def _hex(several: tuple[bytes, ...]) -> list[str]:
-    return [one.hex() for one in several]
-
-
-def _successor(known: Registered | None) -> dict[str, Any] | None:
-    if known is None:
-        return None
-    return {
-        "terms": known.terms.encode().decode(),
-        "signatures": _hex(known.signatures),
-        "approvals": _hex(known.approvals),
-    }
 
 
 def _bearer_check(token: str) -> Callable[[str], bool]:

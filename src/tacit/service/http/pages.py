@@ -33,7 +33,7 @@ from tacit.errors import TacitError
 from tacit.service.config import PartyConfig
 from tacit.service.coordinator import Coordinator
 from tacit.service.errors import Unknown, public_message, status
-from tacit.service.http.shutdown import Shutdown
+from tacit.service.http.middleware import Shutdown
 from tacit.service.pages import STATIC, experimenter, participant, sentences
 from tacit.service.pages.experimenter import Parts
 from tacit.terms import Terms
