@@ -284,13 +284,16 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
         * math.log(problem.dimension**2 * nodes(problem) / d)
         / e
     )
-    scale = (
-        1 << max(0, min(6, math.floor(math.log2(BIT_WIDTH / sigma)))) if sigma < BIT_WIDTH else 1
-    )
-    looking = problem.silos - _unknown(problem)
-    others = sigma * math.sqrt(_unknown(problem) / problem.silos)
-    printed = _tree(problem, others, TrustModel.SHUFFLER, "binomial", scale)
-    protocol = replace(printed, corrupt=looking)
+    scale = 1 << max(0, min(6, math.floor(math.log2(BIT_WIDTH / sigma))))
+    return _bits_of_others(problem, sigma, "binomial", scale)
+
+
+def _bits_of_others(problem: SilosProblem, sigma: float, noise: Noise, scale: int) -> PrivateSums:
+    """The tree with bits of all silos, whose guarantee counts those unknown to a curious silo."""
+    unknown = _unknown(problem)
+    others = sigma * math.sqrt(unknown / problem.silos)
+    sums = _tree(problem, others, TrustModel.SHUFFLER, noise, scale)
+    protocol = replace(sums, corrupt=problem.silos - unknown)
     return as_private_sums(problem, protocol, EXACT, math.sqrt(nodes(problem)) * sigma)
 
 
@@ -318,11 +321,7 @@ def _printed_bits(problem: SilosProblem) -> PrivateSums:
     """
     levels, bits = printed_bits(problem)
     sigma = math.sqrt(bits * problem.silos * problem.sync * 3 / 16) / levels
-    looking = problem.silos - _unknown(problem)
-    others = sigma * math.sqrt(_unknown(problem) / problem.silos)
-    sums = _tree(problem, others, TrustModel.SHUFFLER, "quarter-bits", levels)
-    noisy = replace(sums, corrupt=looking)
-    return as_private_sums(problem, noisy, EXACT, math.sqrt(nodes(problem)) * sigma)
+    return _bits_of_others(problem, sigma, "quarter-bits", levels)
 
 
 @lru_cache(maxsize=32)

@@ -16,7 +16,7 @@ from tacit.cli.accounting import (
     whole,
 )
 from tacit.cli.live_audit import LiveAuditOptions, audit_live
-from tacit.cli.options import Json, grouped, option
+from tacit.cli.options import Json, given_options, grouped, option
 from tacit.cli.printing import show
 from tacit.errors import TacitError, integer, positive
 
@@ -99,12 +99,8 @@ def audit(
         given = {"epsilon": epsilon, "delta": delta, "trust": trust}
         how: dict[str, Any] = {"noise_factor": noise_factor, "reuse": reuse_noise}
         how["through"] = through.value if through else None
-        how |= {
-            k: v
-            for k, v in (("false_positive_rate", false_positive_rate), ("seconds", seconds))
-            if v is not None
-        }
-        _audit_algorithm(algorithm, {k: v for k, v in given.items() if v is not None}, how, as_json)
+        how |= given_options({"false_positive_rate": false_positive_rate, "seconds": seconds})
+        _audit_algorithm(algorithm, given_options(given), how, as_json)
         return
     vain = {"--trust": trust, "--through": through, "--seconds": seconds}
     vain |= {"--false-positive-rate": false_positive_rate, "--reuse-noise": reuse_noise or None}
