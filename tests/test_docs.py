@@ -304,3 +304,58 @@ def test_every_public_name_is_in_the_api_reference() -> None:
     page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     missing = [each for each in tacit.__all__ if not re.search(rf":: tacit\S*\.{each}\n", page)]
     assert missing == ["__version__"]
+
+
+def tidied(body: str) -> str:
+    """The body of a page as the site shows it."""
+    context = {"body": body}
+    runpy.run_path(str(ROOT / "docs" / "conf.py"))["tidy"](None, "", "", context, None)
+    return context["body"]
+
+
+def test_the_site_breaks_names_after_punctuation_and_options_nowhere() -> None:
+    option, long = "--false-positive-rate", "test_a_name_of_a_test_in_a_footnote"
+    spans = [f'<span class="pre">{word}</span>' for word in ("sdp-ae", option, long, "a&lt;b")]
+    code = f'<code class="docutils literal">{"".join(spans)}</code>'
+    shown = tidied(code)
+    assert shown.startswith(code.partition(spans[2])[0])
+    assert '<span class="pre long">test_<wbr>a_<wbr>name_' in shown
+    assert re.sub("<wbr>| long", "", shown) == code
+    command = '<pre><span></span>$ tacit audit --noise-factor <span class="m">2</span>\n</pre>'
+    console = f'<div class="highlight-console notranslate"><div class="highlight">{command}</div>'
+    shown = tidied(console)
+    assert '<span class="whole">--noise-factor</span> ' in shown
+    assert re.sub('<span class="whole">(.*?)</span>', r"\1", shown) == console
+    python = console.replace("console", "python")
+    assert tidied(python) == python
+
+
+def test_the_site_leaves_out_empty_heads_of_tables_only() -> None:
+    row = '<th class="head"></th>' * 2
+    empty = f'<thead>\n<tr class="row-odd">{row}\n</tr>\n</thead>'
+    half = empty.replace("</th>", "<p>rule</p></th>", 1)
+    body = "\n<tbody></tbody>"
+    assert tidied(empty + body) == body
+    assert tidied(half + body) == half + body
+
+
+def width(picture: Path) -> int:
+    """Pixels of a PNG's row, from its header."""
+    return int.from_bytes(picture.read_bytes()[16:20], "big")
+
+
+def test_wide_pictures_of_the_site_scroll_on_a_phone() -> None:
+    shown = r"(?:^```\{(?:image|figure)\} |!\[.*?\]\()(\S+?\.png)\)?\n((?:^:.*\n)*)"
+    narrow = [
+        f"{name(page)}: {picture}"
+        for page in PAGES
+        if "docs" in page.parts
+        for picture, options in re.findall(shown, page.read_text(encoding="utf-8"), re.M)
+        if width(page.parent / picture) > 1100 and ":figclass: wide\n" not in options
+    ]
+    assert narrow == []
+
+
+def test_no_page_of_the_gallery_loads_scripts_from_elsewhere() -> None:
+    gallery = runpy.run_path(str(ROOT / "docs" / "conf.py"))["sphinx_gallery_conf"]
+    assert gallery["write_computation_times"] is False  # their tables come from another host

@@ -18,6 +18,9 @@ for trust in ("central", "secure-aggregation", "two-servers", "shuffler", "local
     axes.fill_between(
         result.checkpoints, mean - error, mean + error, color=line.get_color(), alpha=0.2
     )
-axes.set(xlabel="participants", ylabel="regret", title="five options, (1, 0)-DP, 10 runs")
+axes.set(
+    xlabel="participants", ylabel="regret (rewards lost)", title="five options, (1, 0)-DP, 10 runs"
+)
+axes.xaxis.set_major_formatter("{x:,.0f}")
 axes.legend(frameon=False)
 figure.show()

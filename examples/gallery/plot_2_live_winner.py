@@ -41,5 +41,6 @@ for arm, name in enumerate(options):
     low, high = ([getattr(row[arm], end) for row in rows] for end in ("low", "high"))
     axes.fill_between(range(1, len(rows) + 1), low, high, alpha=0.4, label=name)
 axes.set(xlabel="round", ylabel="success rate, 95% interval", ylim=(0, 1))
+axes.yaxis.set_major_formatter("{x:.0%}")
 axes.legend(frameon=False, loc="upper right")
 figure.show()

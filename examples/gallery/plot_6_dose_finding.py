@@ -41,6 +41,6 @@ for label, name, more in [
     result = tacit.simulate(name, world, horizon=1500, runs=3, workers=1, **more)
     regret, _ = result.curve()
     axes.plot(result.checkpoints, regret, label=label)
-axes.set(xlabel="patients per hospital", ylabel="regret of all hospitals")
+axes.set(xlabel="patients per hospital", ylabel="regret of all hospitals (rewards lost)")
 axes.legend(frameon=False)
 figure.show()

@@ -20,6 +20,10 @@ for label, name in [
     result = tacit.simulate(name, dimension=4, actions=40, horizon=20_000, runs=3, workers=1)
     mean, _ = result.curve()
     axes.plot(result.checkpoints, mean, label=label)
-axes.set(xlabel="decisions", ylabel="regret", title="40 settings, 4 features, 3 runs")
+axes.set(
+    xlabel="decisions", ylabel="regret (rewards lost)", title="40 settings, 4 features, 3 runs"
+)
+axes.set_xticks(range(0, 20_001, 5_000))
+axes.xaxis.set_major_formatter("{x:,.0f}")
 axes.legend(frameon=False)
 figure.show()

@@ -28,8 +28,8 @@ for label, through in [("with proofs", "verified"), ("without proofs", "two-serv
         )
         right.append(sum(run["winner"] == "option 2" for run in result.runs) / len(result.runs))
     axes.plot(parts, right, marker="o", label=label)
-axes.set(
-    xlabel="fraction of malicious participants", ylabel="best option found", ylim=(-0.05, 1.05)
-)
+axes.set(xlabel="malicious participants", ylabel="experiments that find the best option")
+axes.xaxis.set_major_formatter("{x:.0%}")
+axes.yaxis.set_major_formatter("{x:.0%}")
 axes.legend(frameon=False)
 figure.show()
