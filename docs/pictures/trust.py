@@ -114,7 +114,7 @@ def stated(guarantee: Guarantee) -> list[str]:
     words = [f"{guarantee.short} towards {guarantee.view.text()}, if"]
     assumed = {TRUST_OF_VIEW[guarantee.view], *guarantee.assumptions}
     words += [f"• {one.text()}" for one in sorted(assumed, key=Assumption.sort_key)]
-    return [line for word in words for line in textwrap.wrap(word, 62, subsequent_indent="  ")]
+    return [line for word in words for line in textwrap.wrap(word, 62, subsequent_indent="\u2003")]
 
 
 def draw(picture: Picture, path: Path) -> None:

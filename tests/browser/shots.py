@@ -37,11 +37,13 @@ SCALE = 0.75
 
 
 @contextmanager
-def fresh_window(browser: Browser, size: str, scheme: Scheme) -> Iterator[Page]:
+def fresh_window(
+    browser: Browser, size: str, scheme: Scheme, scale: float = SCALE
+) -> Iterator[Page]:
     """A fresh window."""
     wide, high = SIZES[size]
     context = browser.new_context(
-        viewport={"width": wide, "height": high}, color_scheme=scheme, device_scale_factor=SCALE
+        viewport={"width": wide, "height": high}, color_scheme=scheme, device_scale_factor=scale
     )
     try:
         yield context.new_page()
