@@ -451,7 +451,7 @@ class Accounting(Assumption):
             Method.GAUSSIAN: f"accounted for by {count} comparisons with Gaussian noise, composed "
             "exactly (Dong, Roth & Su 2022)",
             Method.RENYI: f"accounted for by {count} Rényi divergences"
-            + (f" of order {float(self.order):g}" if self.order else "")
+            + (f" of order {exactly(float(self.order))}" if self.order else "")
             + " added up",
             Method.LOSS: f"accounted for by {count} privacy loss distributions, composed exactly",
             Method.ADDED: f"accounted for by {count} guarantees added up",

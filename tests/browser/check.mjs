@@ -472,3 +472,19 @@ export async function spending(tacit, { address, pinned, replies, outcomes, step
   const last = await tacit.Device.open(address, steps[0].digest, { pinned, storage, fetch, now: () => now }).catch(() => null);
   return { steps: found, exported: last && (await last.exportLedger()) };
 }
+
+/** How many bytes a device copies to read a reply that comes in many parts. */
+export async function copied(tacit, { address, digest, pinned, parts, size }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  const fetch = async () =>
+    new Response(new ReadableStream({ start: (into) => (Array.from({ length: parts }, () => into.enqueue(new Uint8Array(size))), into.close()) }));
+  const from = Uint8Array.from;
+  let count = 0;
+  Uint8Array.from = function (several, ...how) {
+    count += several.length;
+    return from.call(this, several, ...how);
+  };
+  await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), fetch }).catch(() => null);
+  Uint8Array.from = from;
+  return count;
+}

@@ -345,6 +345,14 @@ def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
         assert sorted(hashlib.sha256(body).hexdigest() for body in bodies) == sorted(digests)
 
 
+def test_a_reply_in_many_parts_is_copied_once() -> None:
+    """Every part copied all before it: a server that sends few bytes at a time hung the page."""
+    parts, size = 300, 100
+    pins = {"coordinator": "cd" * 32}
+    asked = {"address": "http://a.example", "digest": "ab" * 32, "pinned": pins}
+    assert node("copied", asked | {"parts": parts, "size": size}) < 2 * parts * size
+
+
 def imported(source: bytes) -> list[str]:
     """What a module imports, all of it on demand."""
     assert not re.search(rb"^import|import [{*]", source, re.MULTILINE)

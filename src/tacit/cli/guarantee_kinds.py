@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import TacitError, integer
-from tacit.rounding import no_less, up
+from tacit.rounding import exactly, no_less, up
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseDistribution
@@ -110,5 +110,5 @@ def guarantee_numbers(
         return {"rho": guarantee.rho, **implied}
     assert isinstance(guarantee, RenyiDP)
     curve = [[order, no_less(value)] for order, value in guarantee.curve]
-    said = ", ".join(f"{order:g}: {up(value)}" for order, value in curve)
+    said = ", ".join(f"{exactly(order)}: {up(value)}" for order, value in curve)
     return {"renyi_curve": curve if as_json else said, **implied}

@@ -40,7 +40,7 @@ from tacit.privacy.renyi import (
     renyi_epsilon,
     renyi_log_delta,
 )
-from tacit.rounding import delta_up, no_less, times_up, up
+from tacit.rounding import delta_up, exactly, no_less, times_up, up
 from tacit.trust import Neighbours as Neighbours
 from tacit.trust import View as View
 
@@ -621,7 +621,7 @@ class RenyiDP(Guarantee):
         order, value = min(self.curve, key=lambda point: abs(point[0] - 10))
         others = len(self.curve) - 1
         more = f" and {others} other order{'s' * (others > 1)}" if others else ""
-        return f"({order:g}, {up(value)})-RDP{more}"
+        return f"({exactly(order)}, {up(value)})-RDP{more}"
 
     def _meaning(self) -> str:
         implied = f"({up(self.epsilon_at(1e-5), 3)}, 1e-05)-DP"

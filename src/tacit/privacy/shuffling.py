@@ -129,17 +129,16 @@ def _excess(counts: Floats, epsilon0: float, epsilon: float) -> Floats:
     """δ at ε of each number of clones, accurate to a part in 10^8 however many there are.
 
     With c clones, q = e^ε₀/(1+e^ε₀) and r = e^ε, P(a)/Q(a) = (q a + (1-q)(c+1-a)) / ((1-q) a + q
-    (c+1-a)) rises with a, the number of messages of the first kind. It exceeds r from some t >=
-    (c+1)/2 on. With A ~ Bin(c, ½), δ = (q - r (1-q)) P[A = t-1] - (r-1) P[A >= t]: the tails do not
-    cancel as those of P and of Q do, which agree in all but a part ε of themselves.
+    (c+1-a)) rises with a, the number of messages of the first kind. It exceeds r from t = (c+1)/2
+    · (1 + tanh(ε/2) / tanh(ε₀/2)) on. With A ~ Bin(c, ½), δ = (q - r (1-q)) P[A = t-1] - (r-1)
+    P[A >= t]: the tails do not cancel as those of P and of Q do, which agree in all but a part ε
+    of themselves.
     """
-    other = _flipped(epsilon0)
-    likelier, rise = 1 / (1 + math.exp(-epsilon0)), math.expm1(epsilon)
-    ratio = 1 + rise
-    share = (ratio * likelier - other) / (math.tanh(epsilon0 / 2) * (1 + ratio))
+    share = (1 + math.tanh(epsilon / 2) / math.tanh(epsilon0 / 2)) / 2
     least = np.clip(np.ceil((counts + 1) * share), 1, counts + 1)
-    first = -likelier * math.expm1(epsilon - epsilon0)
-    bracket = first * (1 + ROUNDING) - rise * _mills(counts, least) * (1 - ROUNDING)
+    first = -math.expm1(epsilon - epsilon0) / (1 + math.exp(-epsilon0))
+    tails = math.expm1(epsilon) * _mills(counts, least)
+    bracket = first * (1 + ROUNDING) - tails * (1 - ROUNDING)
     return _fair_ones(counts, least - 1) * np.maximum(0.0, bracket)
 
 
@@ -235,10 +234,15 @@ def _responses(epsilon0: float, users: int, ones: int) -> tuple[Direction, ...]:
     for count, step in ((ones, -1), (users - 1 - ones, 1)):  # ones flipped to zero, and the reverse
         if count:
             others = product(others, Binomial(count, flip).pmf(np.arange(count + 1))[::step])
-    with_one = product(others, np.array([flip, 1 - flip]))
-    with_zero = product(others, np.array([1 - flip, flip]))
+    here, before = np.append(others, 0.0), np.append(0.0, others)
+    with_one, with_zero = (
+        flip * here + (1 - flip) * before,
+        flip * before + (1 - flip) * here,
+    )
+    lead = math.tanh(epsilon0 / 2) * (before - here)  # of the first over the second
     with np.errstate(divide="ignore", invalid="ignore"):
-        losses = np.nan_to_num(np.log(with_one) - np.log(with_zero), nan=0.0)
+        sizes = np.log1p(np.abs(lead) / np.minimum(with_one, with_zero))
+    losses = np.copysign(np.nan_to_num(sizes, nan=0.0), lead)
     bounded = np.clip(losses, -epsilon0, epsilon0)
     return Direction.of(bounded, with_one, 0.0), Direction.of(-bounded, with_zero, 0.0)
 
