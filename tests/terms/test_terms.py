@@ -167,7 +167,7 @@ def test_only_integers_and_strings_are_encoded(value: Any) -> None:
             "delta is 1/10: must be 0 where",
         ),
         ({"noise": Noise(48)}, "noise.scale is 48: must be a Fraction"),  # type: ignore[arg-type]
-        ({"noise": Noise(Fraction(10**40))}, "no fraction"),  # too long to be written
+        ({"noise": Noise(Fraction(10**40))}, "not a fraction"),  # too long to be written
         ({"parties": parties(KEYS[0], KEYS[0])}, "same key"),
         ({"parties": parties(KEYS[0], KEYS[1])[::-1]}, "in this order"),
         ({"parties": parties(KEYS[0], KEYS[1])[:1]}, "coordinator, helper"),

@@ -114,9 +114,10 @@ class MaskingReports(PendingReports):
         expect_size("report", message, self.report_size)
         slot, join = ReportSlot.decode(message[: SLOT.size]), message[SLOT.size :]
         body(join, Kind.JOIN, self.round.identity)
-        if now >= self.round.binding.closes or self._first_stage_ended(self.entry()):
+        entry = self.entry()
+        if now >= self.round.binding.closes or self._first_stage_ended(entry):
             raise ClosedRound("round is closed or past its deadline: nobody can join it")
-        return self._vault().table_entry(slot, self.round.slots, join)
+        return self._vault_of(entry).table_entry(slot, self.round.slots, join)
 
     @property
     def largest_answer(self) -> int:

@@ -45,22 +45,6 @@ UNFINISHED = (Stage.PREPARING, *LIVE)
 
 
 @dataclass(frozen=True)
-class Registered:
-    """Terms known to a party. `signatures` holds those of all parties, or is empty.
-
-    All terms of an experiment share a lineage, the digest of the first. `approvals` holds the
-    signatures of the predecessor's parties. `participants` is the new number of planned
-    participants, where these terms change it.
-    """
-
-    terms: Terms
-    signatures: tuple[bytes, ...]
-    approvals: tuple[bytes, ...]
-    lineage: bytes
-    participants: int | None = None
-
-
-@dataclass(frozen=True)
 class ExperimentHead:
     """An experiment without its learner: its current terms, state and best option so far."""
 
@@ -79,8 +63,24 @@ class ExperimentRow(ExperimentHead):
 
     learner: str
     timing: str
-    definition: str
+    definition: str = ""
     history: str = "[]"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Terms known to a party. `signatures` holds those of all parties, or is empty.
+
+    All terms of an experiment share a lineage, the digest of the first. `approvals` holds the
+    signatures of the predecessor's parties. `participants` is the new number of planned
+    participants, where these terms change it.
+    """
+
+    terms: Terms
+    signatures: tuple[bytes, ...]
+    approvals: tuple[bytes, ...]
+    lineage: bytes
+    participants: int | None = None
 
 
 NO_ARM = -1
@@ -92,9 +92,9 @@ class RoundRow:
     """A round and its released sums.
 
     `number` and `arm` belong to the learner; `option` is an index into the terms' options. They are
-    `NO_ARM` and `BY_POLICY` where devices choose. A round
-    that is abandoned before anyone joined gets a new identity. `assigned` includes the slots
-    assigned in the shards of an unfinished round. `total` is JSON.
+    `NO_ARM` and `BY_POLICY` where devices choose. A round that is abandoned before anyone joined
+    gets a new identity. `assigned` includes the slots assigned in the shards of an unfinished
+    round. `total` is JSON.
     """
 
     identity: bytes
@@ -104,12 +104,12 @@ class RoundRow:
     arm: int
     option: int
     slots: int
+    announcement: bytes = b""
     assigned: int = 0
     started: int = 0
     assigned_until: int = 0
     closes: int = 0
     expires: int = 0
-    announcement: bytes = b""
     reports: int | None = None
     total: str | None = None
 

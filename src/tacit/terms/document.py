@@ -167,7 +167,9 @@ class Terms:
     context: ContextTerms | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trust", _trust(self.trust))
+        known = self.trust in tuple(ROLES)  # by its name in terms, too
+        require(known, "trust", repr(self.trust), f"one of {', '.join(ROLES)}")
+        object.__setattr__(self, "trust", TrustModel(str(self.trust)))
         if not self.suite:
             object.__setattr__(self, "suite", _suites(self.trust)[0])
         checks = [self.answer.check, self.guarantee.check, self.noise.check, self.aggregation.check]
@@ -406,12 +408,6 @@ def _listed(assumptions: frozenset[Assumption]) -> list[dict[str, Any]]:
     """Assumptions as plain data, by identifier and then by parameters."""
     plain = [one.to_dict() for one in assumptions]
     return sorted(plain, key=lambda one: (one["id"], canonical(one)))
-
-
-def _trust(name: object) -> TrustModel:
-    """The trust model of a name in terms."""
-    require(name in tuple(ROLES), "trust", repr(name), f"one of {', '.join(ROLES)}")
-    return TrustModel(str(name))
 
 
 def _suites(trust: TrustModel) -> tuple[str, ...]:
