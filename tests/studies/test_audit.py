@@ -16,10 +16,11 @@ from tacit.assumptions import Declared
 from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace, NoiseDistribution
-from tacit.privacy import Arithmetic, ConcentratedDP, Guaranteed, PureDP, View
+from tacit.privacy import ApproximateDP, Arithmetic, ConcentratedDP, Guaranteed, PureDP, View
 from tacit.privacy.audit import lower_bound, samples_to_refute
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
+from tacit.protocols.l2_sums import CentralBall
 from tacit.protocols.mechanism import PerRound
 from tacit.protocols.prefix_messages import Bits, Counts
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -232,3 +233,8 @@ def test_theorem_forms_from_outside_are_not_restated(monkeypatch: pytest.MonkeyP
     claimed = replace(lookup("dist-cdp-se"), form=form)
     monkeypatch.setattr("tacit.simulation.study.lookup", lambda _: claimed)
     assert in_theorem_form(result) is None
+
+
+def test_a_protocol_of_unknown_view_names_the_function_to_extend() -> None:
+    with pytest.raises(TacitError, match=rf"Extend {adversary_view.__name__}"):
+        adversary_view(CentralBall(4, 2, 1.0, ApproximateDP(1.0, 1e-6)))

@@ -266,7 +266,8 @@ def adversary_view(protocol: Protocol) -> AdversaryView:
 
 def _unknown(protocol: Protocol) -> TacitError:
     return TacitError(
-        f"protocol is {type(protocol).__name__}, whose view audits do not know. Extend sight_of."
+        f"protocol is {type(protocol).__name__}, whose view audits do not know. Extend "
+        "adversary_view."
     )
 
 
