@@ -40,7 +40,7 @@ from tacit.bandits.contextual.silos import SiloLearner
 from tacit.bandits.contract import Learner
 from tacit.bandits.guardrail import Guard, Guardrail
 from tacit.bandits.sample_ratio import SampleRatio
-from tacit.errors import TacitError, probability, require
+from tacit.errors import TacitError, one_of, probability, require
 from tacit.names import is_own
 from tacit.privacy import Arithmetic, Guarantee, Guaranteed, KnownPerRound
 from tacit.privacy.guarantees import state_arithmetic
@@ -285,8 +285,7 @@ class Experiment:
         self.learner.served(self._index(option), count)
 
     def _index(self, option: str) -> int:
-        if option not in self.options:
-            raise TacitError(f"option is {option!r}: must be one of {', '.join(self.options)}")
+        one_of("option", option, self.options)
         return self.options.index(option)
 
     def extend(self, participants: int) -> None:

@@ -14,8 +14,7 @@ import typer
 from tacit.cli.operating import (
     TokenFile,
     Url,
-    check_token_address,
-    local_url,
+    address_of,
     needs_live,
     party_client,
 )
@@ -118,9 +117,7 @@ def _parties(
     if config is not None and config.role == "helper":
         if not helped:
             raise TacitError(f"trust is {trust.value}, which has no helper: audit the coordinator")
-        mine = KeyedParty.of(
-            config, check_token_address(options.url) if options.url else local_url(config)
-        )
+        mine = KeyedParty.of(config, address_of(config, options.url))
         own = stack.enter_context(counterpart("coordinator", directory, listen, options.address))
         return config.role, own.operated, mine
     party = party_client(options.config, options.url, options.token_file)

@@ -80,9 +80,7 @@ def party_client(config: Path | None, url: str | None, token_file: Path | None) 
         from tacit.service.admin import PartyClient
     if config is not None:
         settings = load_config(config, "coordinator")
-        return PartyClient(
-            check_token_address(url) if url else local_url(settings), settings.admin_token
-        )
+        return PartyClient(address_of(settings, url), settings.admin_token)
     token = os.environ.get("TACIT_ADMIN_TOKEN", "")
     if token_file is not None:
         token = _secret(token_file)
@@ -121,6 +119,11 @@ def load_config(config: Path, role: str) -> PartyConfig:
             f"{config} configures a {settings.role}: give the party.toml of the {role}"
         )
     return settings
+
+
+def address_of(settings: PartyConfig, url: str | None) -> str:
+    """The given URL of a party, as `check_token_address` has it, or its address on this machine."""
+    return check_token_address(url) if url else local_url(settings)
 
 
 def local_url(settings: PartyConfig) -> str:

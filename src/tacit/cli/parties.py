@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli.operating import (
     Url,
-    check_token_address,
+    address_of,
     confirm,
     keys_of,
     load_config,
@@ -96,9 +96,7 @@ def sign(
     if not (yes or confirm("Sign these terms?")):
         raise TacitError("the terms were not signed: answer yes, or give --yes")
     coordinator = PartyClient(_base(source))
-    helper = PartyClient(
-        check_token_address(url) if url else local_url(settings), settings.admin_token
-    )
+    helper = PartyClient(address_of(settings, url), settings.admin_token)
     signature = cosign(terms, key)
     both = (published.signatures[0], signature)
     Published(terms, both).check()
