@@ -64,7 +64,7 @@ def hold(experiment: Experiment, round_: Round, family: str, seed: int = 0) -> E
     return protocol.simulate(FAMILIES[family][2].play(round_, protocol, rng).load, rng)
 
 
-def step(experiment: Experiment, round_: Round, family: str, seed: int = 0) -> None:
+def observe_or_skip(experiment: Experiment, round_: Round, family: str, seed: int = 0) -> None:
     if round_.released:
         experiment.observe(round_, hold(experiment, round_, family, seed))
     else:
@@ -76,11 +76,11 @@ def finish(experiment: Experiment, family: str) -> list[Round]:
     while rounds := experiment.propose():
         for round_ in rounds:
             held.append(round_)
-            step(experiment, round_, family)
+            observe_or_skip(experiment, round_, family)
     return held
 
 
-def written(experiment: Experiment) -> str:
+def as_json(experiment: Experiment) -> str:
     return json.dumps(experiment.to_dict(), allow_nan=False)
 
 
@@ -98,13 +98,13 @@ def test_an_experiment_saved_after_any_round_continues_identically(
         other = experiment_of(family)
         for round_ in trace[:place]:
             assert other.propose()[0] == round_
-            step(other, round_, family)
+            observe_or_skip(other, round_, family)
         save(other, tmp_path / "saved.json")
         restored = load(tmp_path / "saved.json")
-        assert written(restored) == written(other)
+        assert as_json(restored) == as_json(other)
         assert restored.guarantee == original.guarantee
         assert finish(restored, family) == trace[place:]
-        assert written(restored) == written(original)
+        assert as_json(restored) == as_json(original)
         assert restored.best() == original.best()
         assert restored.estimates() == original.estimates()
     assert [path.name for path in tmp_path.iterdir()] == ["saved.json"]
@@ -116,7 +116,7 @@ def test_the_driver_continues_a_restored_experiment(family: str, tmp_path: Path)
     world, original = FAMILIES[family][2], experiment_of(family)
     for _ in range(2):
         for round_ in original.propose():
-            step(original, round_, family)
+            observe_or_skip(original, round_, family)
     original.propose()
     save(original, tmp_path / "saved.json")
     restored = load(tmp_path / "saved.json")
@@ -126,14 +126,14 @@ def test_the_driver_continues_a_restored_experiment(family: str, tmp_path: Path)
     assert outcomes[0].final_regret > 0
     assert outcomes[0].bits == outcomes[1].bits > 0
     assert outcomes[0].guarantee == outcomes[1].guarantee
-    assert written(original) == written(restored)
+    assert as_json(original) == as_json(restored)
 
 
 @EACH
 @pytest.mark.parametrize("other", [0.5, 2.0])
 def test_an_estimate_under_another_epsilon_is_rejected(family: str, other: float) -> None:
     mine, theirs = experiment_of(family), experiment_of(family, other)
-    (round_, *_), before = mine.propose(), written(mine)
+    (round_, *_), before = mine.propose(), as_json(mine)
     protocol = theirs.mechanism.open(round_)
     rng = np.random.default_rng(0)
     stranger = protocol.simulate(FAMILIES[family][2].play(round_, protocol, rng).load, rng)
@@ -142,10 +142,10 @@ def test_an_estimate_under_another_epsilon_is_rejected(family: str, other: float
             restored.observe(round_, stranger)
         with pytest.raises(TacitError, match="has guarantee none: must be"):
             restored.observe(round_, Estimate(stranger.total, stranger.error))
-        assert written(restored) == before
+        assert as_json(restored) == before
         assert restored.propose()[0] == round_
     mine.observe(round_, hold(mine, round_, family))
-    assert written(mine) != before
+    assert as_json(mine) != before
 
 
 @EACH
@@ -195,7 +195,7 @@ def test_silos_with_altered_noise_are_rejected() -> None:
 
 @pytest.mark.parametrize("family", ["arms", "linear"])
 def test_a_file_with_altered_noise_is_rejected(family: str) -> None:
-    stored = json.loads(written(experiment_of(family)))
+    stored = json.loads(as_json(experiment_of(family)))
     arguments = stored["mechanism"].get("arguments", {})
     for name, value in arguments.items():
         if name == "epsilon":
@@ -211,13 +211,13 @@ def test_invalid_rounds_are_rejected_before_anything_is_released(family: str) ->
     experiment = experiment_of(family)
     (first, *_) = experiment.propose()
     good = hold(experiment_of(family), first, family)
-    before = written(experiment)
+    before = as_json(experiment)
     strange = Round(first.number + 77, first.participants, first.assignment)
     with pytest.raises(TacitError, match="was not proposed"):
         experiment.observe(strange, good)
     with pytest.raises(TacitError, match="was not proposed"):
         experiment.skip(strange)
-    assert written(experiment) == before
+    assert as_json(experiment) == before
     with pytest.raises(TacitError, match=r"is played but not released: call skip\(round\)"):
         experiment.open(Round(0, first.participants, first.assignment, released=False))
     experiment.observe(first, good)
@@ -232,7 +232,7 @@ def test_an_experiment_finishes_exactly_when_the_horizon_is_used(family: str) ->
     while rounds := experiment.propose():
         for round_ in rounds:
             assert not experiment.finished
-            step(experiment, round_, family)
+            observe_or_skip(experiment, round_, family)
     assert experiment.finished
     assert experiment.propose() == []
     assert experiment.learner.played == experiment.learner.horizon
@@ -287,10 +287,10 @@ def test_the_control_is_one_of_the_options() -> None:
 @EACH
 def test_only_an_estimate_is_observed(family: str) -> None:
     experiment = experiment_of(family)
-    (round_, *_), before = experiment.propose(), written(experiment)
+    (round_, *_), before = experiment.propose(), as_json(experiment)
     with pytest.raises(TacitError, match="estimate is a dict: must be an Estimate of the round's"):
         experiment.observe(round_, {"total": 1.0})  # type: ignore[arg-type]
-    assert written(experiment) == before
+    assert as_json(experiment) == before
 
 
 # files
@@ -299,7 +299,7 @@ def test_only_an_estimate_is_observed(family: str) -> None:
 def saved(tmp_path: Path, family: str = "arms") -> Path:
     experiment = experiment_of(family)
     for round_ in experiment.propose():
-        step(experiment, round_, family)
+        observe_or_skip(experiment, round_, family)
     save(experiment, tmp_path / "saved.json")
     return tmp_path / "saved.json"
 

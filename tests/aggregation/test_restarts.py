@@ -309,7 +309,9 @@ class MixingSchedule:
         return bool(self.views)
 
 
-def answered(client: MaskingClient, stage: MaskingStage, message: bytes, value: int) -> bytes:
+def answer_at_stage(
+    client: MaskingClient, stage: MaskingStage, message: bytes, value: int
+) -> bytes:
     match stage:
         case MaskingStage.JOINING:
             return client.join()
@@ -337,7 +339,7 @@ def test_rounds_stored_in_files_survive_a_restart_before_every_step(tmp_path: Pa
     saved, outgoing = first.save(), {client.address: b"" for client in clients}
     for stage in QUIET:
         for place, client in enumerate(clients):
-            message = answered(client, stage, outgoing[client.address], 1 << place)
+            message = answer_at_stage(client, stage, outgoing[client.address], 1 << place)
             server = MaskingServer.restore(saved, store)
             server.take(message)
             saved = server.save()
@@ -353,7 +355,7 @@ SCHEDULES: dict[str, type[MaskingSchedule] | type[MixingSchedule]] = {
 }
 
 
-def play(kind: str, seeds: range) -> None:
+def run_schedules(kind: str, seeds: range) -> None:
     released = sum(SCHEDULES[kind](seed).run(steps=25) for seed in seeds)
     assert len(seeds) // 10 < released < len(seeds), "schedules should end both ways"
 
@@ -364,7 +366,7 @@ def play(kind: str, seeds: range) -> None:
 def test_two_thousand_restart_schedules_release_one_exact_sum_or_none(
     kind: str, start: int
 ) -> None:
-    play(kind, range(start, start + 50))
+    run_schedules(kind, range(start, start + 50))
 
 
 @pytest.mark.slow
@@ -373,4 +375,4 @@ def test_two_thousand_restart_schedules_release_one_exact_sum_or_none(
 def test_a_hundred_thousand_restart_schedules_release_one_exact_sum_or_none(
     kind: str, start: int
 ) -> None:
-    play(kind, range(start, start + 5000))
+    run_schedules(kind, range(start, start + 5000))

@@ -44,11 +44,11 @@ from tacit.errors import TacitError
 from tacit.records import MemoryRecords, RecordDirectory
 
 
-def nothing(_: Fraction) -> int:
+def no_noise(_: Fraction) -> int:
     return 0
 
 
-QUIET = OwnNoise(4, Fraction(4), nothing)
+QUIET = OwnNoise(4, Fraction(4), no_noise)
 LOUD = OwnNoise(4, Fraction(4), lambda _: random.randrange(1000))
 
 

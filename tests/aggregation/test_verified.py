@@ -55,14 +55,14 @@ from tacit.vdaf.proofs import Circuit
 Shares = tuple[bytes, bytes]
 
 
-def silent(levels: int) -> OwnNoise:
+def zero_noise(levels: int) -> OwnNoise:
     return OwnNoise(levels, Fraction(levels), lambda _: 0)
 
 
 def session_of(
     places: int, minimum: int = 1, levels: int = 1, length: int = 1, noise: OwnNoise | None = None
 ) -> TwoServerSession:
-    own = noise or silent(levels)
+    own = noise or zero_noise(levels)
     return TwoServerSession(places, minimum, MODULUS, length, own, verified=True)
 
 
@@ -493,7 +493,7 @@ def test_verified_rounds_without_their_keys_are_rejected() -> None:
 
 def test_rounds_and_terms_must_agree_on_verification() -> None:
     verified = session_of(3)
-    plain = TwoServerSession(3, 1, MODULUS, 1, silent(1))
+    plain = TwoServerSession(3, 1, MODULUS, 1, zero_noise(1))
     for session, other, kind in ((verified, plain, "verified"), (plain, verified, "two-servers")):
         binding = replace(other.round.binding, terms=session.round.binding.terms)
         description = replace(other.round, binding=binding).encode()

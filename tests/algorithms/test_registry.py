@@ -38,15 +38,15 @@ SMALL: dict[str, dict[str, Any]] = {
 TINY = {"sdp-fedlinucb": {"epsilon": 1e-3, "delta": 1e-4}}  # beyond, nothing is proven
 
 
-def small(name: str) -> Problem:
+def small_options(name: str) -> Problem:
     size = options_of(name, **SMALL[lookup(name).family])
     return lookup(name).make_problem({**size, **TINY.get(name, {})})
 
 
 def ready(name: str, seed: int = 5) -> tuple[Experiment, Start]:
     """A small experiment with its own environment."""
-    start = small(name).start(seed, None)
-    return lookup(name).build(small(name).for_environment(start.world, seed)), start
+    start = small_options(name).start(seed, None)
+    return lookup(name).build(small_options(name).for_environment(start.world, seed)), start
 
 
 def test_the_list_of_algorithm_names_is_fixed() -> None:
@@ -64,7 +64,7 @@ def test_every_algorithm_runs_to_its_horizon_and_keeps_its_options(name: str) ->
     assert outcome.played == experiment.learner.horizon
     assert outcome.released > 0
     assert outcome.regret is not None
-    assert lookup(name).describe(small(name)).keys() == set(lookup(name).options)
+    assert lookup(name).describe(small_options(name)).keys() == set(lookup(name).options)
     assert (experiment.guarantee is None) == (lookup(name).guarantee in ("none", "nothing"))
 
 
@@ -90,7 +90,7 @@ def test_a_restored_experiment_continues_identically(name: str) -> None:
     assert restored.propose() == experiment.propose()
     ends = []
     for going in (experiment, restored):
-        again = small(name).start(9, start.world)
+        again = small_options(name).start(9, start.world)
         outcome = run(going, start.world, again.rng, noise=again.noise)
         assert going.finished
         ends.append((outcome.regret, outcome.guarantee, going.best(), going.estimates()))
@@ -109,7 +109,7 @@ def test_options_of_other_algorithms_are_rejected_by_name(name: str) -> None:
 @pytest.mark.parametrize("family", SMALL)
 def test_results_record_every_option_of_their_algorithm(family: str) -> None:
     entry = next(one for one in algorithms().values() if one.family == family)
-    recorded = simulate(entry, **entry.describe(small(entry.name)), runs=1)
+    recorded = simulate(entry, **entry.describe(small_options(entry.name)), runs=1)
     assert set(recorded.configuration) == {*entry.options, "first_seed"}
 
 

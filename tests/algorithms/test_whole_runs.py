@@ -58,7 +58,7 @@ def release(protocol: SumProtocol, data: Floats, rng: np.random.Generator) -> Ag
     return protocol.combine_batch(protocol.randomize_batch(levels, rng), rng)
 
 
-def play(experiment: Experiment, rewards: Floats, rng: np.random.Generator) -> Transcript:
+def run_experiment(experiment: Experiment, rewards: Floats, rng: np.random.Generator) -> Transcript:
     world = Recorded(rewards, experiment.learner.arms)
     seen = Transcript([], [])
     while rounds := experiment.propose():
@@ -113,7 +113,7 @@ def attack(
     rng = np.random.default_rng(11)
 
     def whole(rewards: Floats) -> float:
-        return afterwards(play(built(name, problem), rewards, rng))
+        return afterwards(run_experiment(built(name, problem), rewards, rng))
 
     output = whole if statistic == "afterwards" else affected(built(name, problem), rng)
     whole(ZERO)  # every run ends
@@ -167,13 +167,15 @@ def test_whole_runs_of_many_algorithms_meet_their_guarantees(case: str, statisti
 def test_a_transcript_without_noise_identifies_the_participant() -> None:
     problem = problem_for("ucb1", arms=2, horizon=HORIZON, binary=True)
     rng = np.random.default_rng(0)
-    values = [play(built("ucb1", problem), table, rng).released[0] for table in (ZERO, ONE)]
+    values = [
+        run_experiment(built("ucb1", problem), table, rng).released[0] for table in (ZERO, ONE)
+    ]
     assert values == [0, 1]
 
 
 def test_every_participant_is_in_one_batch() -> None:
     for name in ("dist-dp-se", "private-klucb", "vb-sdp-ae", "dp-se"):
-        seen = play(
+        seen = run_experiment(
             built(name, problem_for(name, arms=2, horizon=HORIZON, epsilon=0.9, binary=True)),
             ZERO,
             np.random.default_rng(1),

@@ -61,7 +61,7 @@ def masked_session(convicts: Sequence[int] = ()) -> MaskingSession:
     return session
 
 
-def left(session: MaskingSession, gone: Sequence[int], survivors: int = N) -> bytes:
+def left_message(session: MaskingSession, gone: Sequence[int], survivors: int = N) -> bytes:
     content = LEFT_HEAD.pack(survivors, len(gone)) + pack_listed(gone)
     return forge(session, VICTIM, Kind.LEFT, content)
 
@@ -141,7 +141,7 @@ def collected(session: MaskingSession, forgeries: Sequence[Forge]) -> dict[int, 
     gone = next(
         gone
         for count in range(K, -1, -1)
-        if told(session, left(session, gone := NEIGHBOURS[K - count :])) is not None
+        if told(session, left_message(session, gone := NEIGHBOURS[K - count :])) is not None
     )
     for forged in forgeries:
         for count in range(len(gone), 0, -1):
@@ -170,7 +170,7 @@ def test_pretending_that_everybody_dropped_out_collects_no_seed(forged: Forge) -
 def test_at_most_the_spare_neighbours_may_be_declared_dropped() -> None:
     for count in range(K + 1):
         session = masked_session()
-        answer = told(session, left(session, NEIGHBOURS[:count]))
+        answer = told(session, left_message(session, NEIGHBOURS[:count]))
         assert (answer is not None) == (count <= K - T)
 
 
@@ -180,13 +180,17 @@ def test_no_share_is_revealed_for_other_survivors_after_agreement() -> None:
     session = masked_session()
     victim = session.clients[VICTIM]
     victim.agree({client.address for client in session.clients} - {session.clients[gone].address})
-    for lie in (left(session, [stayed[0]]), left(session, [gone, stayed[0]]), left(session, [])):
+    for lie in (
+        left_message(session, [stayed[0]]),
+        left_message(session, [gone, stayed[0]]),
+        left_message(session, []),
+    ):
         with pytest.raises(Rejected, match="has another fate than in the agreed survivors"):
             victim.reveal(lie)
     for remaining, leaving in ((NEIGHBOURS, []), ([gone, *stayed[1:]], [stayed[0]])):
         with pytest.raises(Rejected, match="has another fate than in the agreed survivors"):
             victim.reveal(request(session, VICTIM, remaining, leaving))
-    assert told(session, left(session, [gone])) is not None
+    assert told(session, left_message(session, [gone])) is not None
 
 
 def test_without_proofs_the_seeds_of_possible_dropouts_would_be_collected() -> None:
@@ -233,9 +237,9 @@ def test_seeds_are_revealed_only_for_requested_shares() -> None:
     session = masked_session(convicts=[6, 7])
     proofs = [with_true_shares(session, 7)]
     assert told(session, proof(session, proofs, SharedSecret.MASKING)) is None
-    assert told(session, left(session, [6])) is not None
+    assert told(session, left_message(session, [6])) is not None
     assert told(session, proof(session, proofs, SharedSecret.MASKING)) is None
-    assert told(session, left(session, [6, 7])) is None
+    assert told(session, left_message(session, [6, 7])) is None
     proofs = [with_true_shares(session, 6)]
     assert told(session, proof(session, proofs, SharedSecret.MASKING)) is not None
 
@@ -243,16 +247,16 @@ def test_seeds_are_revealed_only_for_requested_shares() -> None:
 def test_a_list_of_dropouts_names_each_common_neighbour_once() -> None:
     session = masked_session()
     for gone in ([6, 6], [7, 6], [VICTIM], [N]):
-        assert told(session, left(session, gone)) is None
-    assert told(session, left(session, [6], survivors=5)) is None
+        assert told(session, left_message(session, gone)) is None
+    assert told(session, left_message(session, [6], survivors=5)) is None
     del session.clients[VICTIM]._pairs[6]  # as if the pair had been left out
-    assert told(session, left(session, [6])) is None
-    assert told(session, left(session, [7])) is not None
+    assert told(session, left_message(session, [6])) is None
+    assert told(session, left_message(session, [7])) is not None
 
 
 def test_a_proof_with_a_duplicate_client_is_rejected() -> None:
     session = masked_session(convicts=[6])
-    assert told(session, left(session, [6])) is not None
+    assert told(session, left_message(session, [6])) is not None
     once = [with_true_shares(session, 6)]
     assert told(session, proof(session, once * 2, SharedSecret.MASKING)) is None
     assert told(session, proof(session, once, SharedSecret.MASKING)) is not None
@@ -279,7 +283,7 @@ def test_after_its_shares_a_device_keeps_only_seeds_of_common_masks() -> None:
 def test_after_its_shares_a_device_reveals_no_seed_of_a_dropout() -> None:
     session = masked_session(convicts=[7])
     convicts = proof(session, [with_true_shares(session, 7)], SharedSecret.MASKING)
-    assert told(session, left(session, [7])) is not None
+    assert told(session, left_message(session, [7])) is not None
     assert told(session, request(session, VICTIM, NEIGHBOURS[:-1], [])) is not None
     assert told(session, convicts) is None
 

@@ -141,7 +141,7 @@ def test_concurrent_duplicate_reports_are_shuffled_once() -> None:
         assert sorted(session.analyzer.view().messages) == [bytes((n,)) for n in range(8)]
 
 
-def answered(client: MaskingClient, asked: bytes) -> bytes | None:
+def reveal_or_none(client: MaskingClient, asked: bytes) -> bytes | None:
     try:
         return client.reveal(asked)
     except Rejected:
@@ -156,7 +156,7 @@ def test_concurrent_conflicting_requests_get_one_answer() -> None:
             request(session, 0, [n for n in range(1, 8) if n != gone], [gone]) for gone in (3, 4)
         ] * 4
         with ThreadPoolExecutor(8) as pool:
-            answers = set(pool.map(partial(answered, session.clients[0]), asked))
+            answers = set(pool.map(partial(reveal_or_none, session.clients[0]), asked))
         assert len(answers - {None}) == 1
 
 

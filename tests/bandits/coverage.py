@@ -95,7 +95,7 @@ def estimate(
     return told
 
 
-def play(scenario: Scenario, seed: int, widths: bool = True) -> Run:
+def simulate_run(scenario: Scenario, seed: int, widths: bool = True) -> Run:
     rng, experiment = np.random.default_rng([seed, 11]), scenario.experiment(seed)
     means = list(scenario.means)
     errors: list[list[ErrorDistribution]] = [[] for _ in means]
@@ -206,7 +206,7 @@ def most_failures(runs: int, rate: float, false_alarm: float = 1e-6) -> int:
 
 def many(name: str, runs: int) -> list[Run]:
     """Runs of the seeds from 0 on; widths of the first few."""
-    return [play(SCENARIOS[name], seed, seed < WIDTHS) for seed in range(runs)]
+    return [simulate_run(SCENARIOS[name], seed, seed < WIDTHS) for seed in range(runs)]
 
 
 def line(name: str, done: list[Run]) -> str:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.bandits import coverage
-from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, play
+from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, simulate_run
 from tests.tables import extended_but_every
 
 from tacit.bandits.arm_summaries import (
@@ -266,7 +266,7 @@ def check(done: list[Run], failures: int) -> None:
 )
 def test_intervals_cover_at_all_rounds_at_once(name: str) -> None:
     """4 runs each, false-alarm rate 1e-6; widths of one."""
-    done = [play(SCENARIOS[name], seed, seed == 0) for seed in range(4)]
+    done = [simulate_run(SCENARIOS[name], seed, seed == 0) for seed in range(4)]
     check(done, most_failures(4, 1 - LEVEL))
 
 
@@ -301,7 +301,7 @@ def test_fixed_time_intervals_are_not_labelled_anytime_valid(
         return math.inf if off > 1.96 else 0.0
 
     monkeypatch.setattr(coverage, "against", once)
-    done = [play(SCENARIOS["rates of 2%"], seed, False) for seed in range(30)]
+    done = [simulate_run(SCENARIOS["rates of 2%"], seed, False) for seed in range(30)]
     assert sum(not run.held for run in done) > most_failures(30, 1 - LEVEL)
 
 

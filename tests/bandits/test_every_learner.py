@@ -179,7 +179,7 @@ def answer(learner: Learner, round_: Round, example: Example, seed: int) -> None
         learner.skip(round_)
 
 
-def written(learner: Learner) -> str:
+def as_json(learner: Learner) -> str:
     return json.dumps(learner.to_dict(), allow_nan=False)
 
 
@@ -227,12 +227,12 @@ def test_repeated_proposals_are_idempotent_also_after_a_restart(
     learner = make(name, example)
     for _ in range(20):
         rounds = learner.propose()
-        before = written(learner)
+        before = as_json(learner)
         assert learner.propose() == rounds
-        assert written(learner) == before
+        assert as_json(learner) == before
         copy = Learner.from_dict(json.loads(before))
         assert copy.propose() == rounds
-        assert written(copy) == before
+        assert as_json(copy) == before
         for round_ in rounds:
             assert learner.propose()[0] == round_
             answer(learner, round_, example, 3)
@@ -276,7 +276,7 @@ def test_invalid_rounds_are_rejected_without_side_effects(name: str, example: Ex
     learner = make(name, example)
     first, *_ = learner.propose()
     good = example.world.answer(first, np.random.default_rng(0))[0]
-    before = written(learner)
+    before = as_json(learner)
     strangers = [
         replace(first, participants=first.participants + 1),
         replace(first, released=False),
@@ -289,14 +289,14 @@ def test_invalid_rounds_are_rejected_without_side_effects(name: str, example: Ex
             learner.observe(strange, good)
         with pytest.raises(TacitError, match="was not proposed"):
             learner.skip(strange)
-    assert written(learner) == before
+    assert as_json(learner) == before
     learner.observe(first, good)
-    after = written(learner)
+    after = as_json(learner)
     with pytest.raises(TacitError, match="already observed"):
         learner.observe(first, good)
     with pytest.raises(TacitError, match="already observed"):
         learner.skip(first)
-    assert written(learner) == after
+    assert as_json(learner) == after
 
 
 @ALL
@@ -304,7 +304,7 @@ def test_invalid_estimates_are_rejected_without_side_effects(name: str, example:
     learner = make(name, example)
     first, *_ = learner.propose()
     good = example.world.answer(first, np.random.default_rng(0))[0]
-    before, total = written(learner), np.asarray(good.total, dtype=float)
+    before, total = as_json(learner), np.asarray(good.total, dtype=float)
     spoilt = total.copy()
     spoilt.flat[-1] = np.nan
     people = good.error.participants
@@ -320,9 +320,9 @@ def test_invalid_estimates_are_rejected_without_side_effects(name: str, example:
             learner.check(first, estimate)
         with pytest.raises(TacitError, match="must"):
             learner.observe(first, estimate)
-    assert written(learner) == before
+    assert as_json(learner) == before
     learner.check(first, good)
-    assert written(learner) == before
+    assert as_json(learner) == before
     learner.observe(first, good)
 
 
@@ -366,11 +366,11 @@ def test_rounds_without_reports_do_not_use_the_horizon(name: str, example: Examp
 def test_a_skipped_round_serves_at_most_its_participants(name: str, example: Example) -> None:
     learner = make(name, example)
     first = learner.propose()[0]
-    before = written(learner)
+    before = as_json(learner)
     for count in (-1, first.time + 1):
         with pytest.raises(TacitError, match=f"served is {count}: must be 0 to {first.time}"):
             learner.skip(first, count)
-    assert written(learner) == before
+    assert as_json(learner) == before
 
 
 def names_of(learner: Learner) -> list[str]:
@@ -392,7 +392,7 @@ def test_served_participants_count_as_plays(name: str, example: Example) -> None
     assert learner.propose() == rounds
     rows = learner.summaries(names_of(learner))
     assert all(row.participants == 0 for row in rows)  # they were not asked
-    before = written(learner)
+    before = as_json(learner)
     for option, count, message in (
         (learner.arms, 1, "option is"),
         (-1, 1, "option is -1"),
@@ -401,7 +401,7 @@ def test_served_participants_count_as_plays(name: str, example: Example) -> None
     ):
         with pytest.raises(TacitError, match=message):
             learner.served(option, count)  # type: ignore[arg-type]
-    assert written(learner) == before
+    assert as_json(learner) == before
     later = Learner.from_dict(json.loads(before))
     for machine in (learner, later):
         for round_ in machine.propose():
@@ -414,7 +414,7 @@ def test_served_participants_count_as_plays(name: str, example: Example) -> None
             answer(machine, round_, example, 6)
         assert machine.finished
         assert machine.propose() == []
-    assert written(learner) == written(later)
+    assert as_json(learner) == as_json(later)
 
 
 @EACH
@@ -439,7 +439,7 @@ def test_arm_summaries_are_probabilities_and_intervals(name: str, example: Examp
 @ALL
 def test_arguments_round_trip(name: str, example: Example) -> None:
     learner = make(name, example)
-    stored = json.loads(written(learner))["arguments"]
+    stored = json.loads(as_json(learner))["arguments"]
     assert {key: stored[key] for key in example.arguments} == example.arguments
     groups = {type(value).__name__: type(value) for value in learner.arguments().values()}
     known: dict[str, Any] = {**groups, **LEARNERS, "array": np.array}
@@ -464,14 +464,14 @@ def test_a_learner_stored_at_any_point_continues_identically(
         answer(copy, round_, example, seed)
     if asked:
         copy.propose()
-    stored = written(copy)
+    stored = as_json(copy)
     copy = Learner.from_dict(json.loads(stored))
-    assert written(copy) == stored
+    assert as_json(copy) == stored
     for round_ in trace[place:]:
         assert copy.propose()[0] == round_
         answer(copy, round_, example, seed)
     assert copy.propose() == []
-    assert written(copy) == written(original)
+    assert as_json(copy) == as_json(original)
 
 
 def test_an_unknown_learner_is_rejected() -> None:

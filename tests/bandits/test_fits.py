@@ -25,7 +25,9 @@ def protocol(people: int) -> StatisticSum:
     return fit_sum(people, size=SIZE, trust="two-servers", target=ApproximateDP(4.0, 1e-6))
 
 
-def made(world: FeaturedOptions, horizon: int = 3000, **more: Any) -> FittedElimination:
+def fitted_elimination(
+    world: FeaturedOptions, horizon: int = 3000, **more: Any
+) -> FittedElimination:
     return FittedElimination(world.features, horizon, plays=12, first=200, **more)
 
 
@@ -57,7 +59,7 @@ def dependent(
 
 def test_a_restored_learner_decides_as_the_original_and_uses_up_its_horizon() -> None:
     world = linear_options(40, seed=3)
-    learner: Learner = made(world)
+    learner: Learner = fitted_elimination(world)
     steps = 0
     while learner.propose():
         again = Learner.from_dict(json.loads(json.dumps(learner.to_dict(), allow_nan=False)))
@@ -81,7 +83,7 @@ def test_intervals_cover_all_means_under_dependent_answers(alike: bool) -> None:
     misses = 0
     for seed in range(100):
         world, rng = linear_options(20, seed=seed), np.random.default_rng(seed)
-        learner = made(world, failure_probability=0.049)
+        learner = fitted_elimination(world, failure_probability=0.049)
         while learner.propose():
             observe(learner, world, rng, alike)
         rows = learner.summaries([str(n) for n in range(20)])

@@ -47,7 +47,7 @@ def observe(experiment: Experiment, round_: Round, world: TwoMetrics = WORLD) ->
     experiment.observe(round_, protocol.simulate(world.play(round_, protocol, rng).load, rng))
 
 
-def step(experiment: Experiment, world: TwoMetrics = WORLD) -> list[Round]:
+def play_rounds(experiment: Experiment, world: TwoMetrics = WORLD) -> list[Round]:
     rounds = experiment.propose()
     for round_ in rounds:
         observe(experiment, round_, world)
@@ -55,17 +55,17 @@ def step(experiment: Experiment, world: TwoMetrics = WORLD) -> list[Round]:
 
 
 def finish(experiment: Experiment, world: TwoMetrics = WORLD) -> Experiment:
-    while step(experiment, world):
+    while play_rounds(experiment, world):
         pass
     return experiment
 
 
-def written(experiment: Experiment) -> str:
+def as_json(experiment: Experiment) -> str:
     return json.dumps(experiment.to_dict(), allow_nan=False)
 
 
 def restored(experiment: Experiment) -> Experiment:
-    return Experiment.from_dict(json.loads(written(experiment)))
+    return Experiment.from_dict(json.loads(as_json(experiment)))
 
 
 # The test itself
@@ -195,7 +195,7 @@ def test_whole_runs_pause_only_the_bad_option() -> None:
 def test_a_clearly_worse_option_is_paused_with_its_reason() -> None:
     experiment = guarded()
     while not experiment.paused:
-        assert step(experiment)
+        assert play_rounds(experiment)
     (option, reason), *others = experiment.paused.items()
     assert (option, others) == ("o2", [])
     assert reason.startswith("errors is clearly worse than the control's: 0.")
@@ -216,13 +216,13 @@ def test_a_clearly_worse_option_is_paused_with_its_reason() -> None:
 def test_a_paused_option_is_not_assigned_until_resumed_manually() -> None:
     experiment = guarded(horizon=60_000)
     while not experiment.paused:
-        assert step(experiment)
+        assert play_rounds(experiment)
     assert experiment.best() != "o2"  # before new rounds are planned, too
     for _ in range(3):
-        assert all(round_.arm != 2 for round_ in step(experiment))
+        assert all(round_.arm != 2 for round_ in play_rounds(experiment))
     experiment.resume("o2")
     assert experiment.paused == {}
-    held = {round_.arm for _ in range(4) for round_ in step(experiment)}
+    held = {round_.arm for _ in range(4) for round_ in play_rounds(experiment)}
     assert 2 in held
     assert finish(experiment).paused == {}  # it is paused once, whatever comes
     assert experiment.best() == experiment.decided() == "o2"
@@ -260,7 +260,7 @@ def test_differences_within_the_margin_are_tolerated() -> None:
 
 def test_added_options_are_monitored_too() -> None:
     experiment = guarded(horizon=60_000)
-    step(experiment)
+    play_rounds(experiment)
     experiment.add("o3")
     experiment.add("o4")
     finish(experiment)
@@ -300,15 +300,15 @@ def test_restarts_pause_no_option_twice(name: str, changes: list[tuple[str, int]
         if change != "nothing":
             other = restored(other)
         assert mine.propose() == other.propose()
-        rounds = step(mine)
-        assert rounds == step(other)
+        rounds = play_rounds(mine)
+        assert rounds == play_rounds(other)
         for option, why in mine.paused.items():
             if why != "by hand" and before.get(option) != why:
                 pauses[option] = pauses.get(option, 0) + 1
         if not rounds:
             break
     assert mine.finished
-    assert written(mine) == written(restored(other))
+    assert as_json(mine) == as_json(restored(other))
     assert mine.estimates() == restored(other).estimates()
     assert all(count == 1 for count in pauses.values())
     assert "o0" not in pauses
@@ -367,10 +367,10 @@ def test_a_guardrail_needs_a_control() -> None:
 
 def test_a_guardrail_needs_a_second_metric_under_the_same_guarantee() -> None:
     single = begin("private-med", ["a", "b"], binary=True, horizon=9_000, control_share=0.2)
-    before = written(single)
+    before = as_json(single)
     with pytest.raises(TacitError, match=r"has 1 metrics: must have 2\. Make it of factories"):
         single.guard("errors")
-    assert written(single) == before
+    assert as_json(single) == before
     assert single.guardrail is None
 
 
@@ -418,7 +418,7 @@ def test_an_estimate_without_the_second_metric_is_rejected_and_nothing_changes()
     whole = protocol.simulate(
         WORLD.play(round_, protocol, np.random.default_rng(0)).load, np.random.default_rng(1)
     )
-    before = written(experiment)
+    before = as_json(experiment)
     bad = Estimate(np.array([1.0, np.nan]), whole.error, whole.guarantee_id)
     for estimate, message in (
         (whole.metric(0), "has 1 numbers: must have 2, the second one of the guardrail errors"),
@@ -427,5 +427,5 @@ def test_an_estimate_without_the_second_metric_is_rejected_and_nothing_changes()
     ):
         with pytest.raises(TacitError, match=message):
             experiment.observe(round_, estimate)
-        assert written(experiment) == before
+        assert as_json(experiment) == before
     experiment.observe(round_, whole)

@@ -33,7 +33,7 @@ def experiment_of(name: str = "private-med", arms: int = 3, horizon: int = 20_00
     return entry.build(problem.for_environment(Bernoulli(RATES[:arms]), 0))
 
 
-def step(experiment: Experiment, came: float = 1.0) -> list[Round]:
+def play_rounds(experiment: Experiment, came: float = 1.0) -> list[Round]:
     rounds = experiment.propose()
     for round_ in rounds:
         rng = np.random.default_rng([round_.number, 3])
@@ -74,9 +74,9 @@ def test_options_change_at_any_time_and_restarts_change_nothing(
                     getattr(each, change)(option)
         other = restored(other)
         assert mine.propose() == other.propose()
-        assert step(mine) == step(other)
+        assert play_rounds(mine) == play_rounds(other)
     for _ in range(10_000):
-        if not step(mine):
+        if not play_rounds(mine):
             break
     assert mine.finished
     assert mine.learner.played == mine.learner.horizon
@@ -87,16 +87,16 @@ def test_options_change_at_any_time_and_restarts_change_nothing(
 
 def test_a_paused_option_gets_no_participants_and_keeps_its_data() -> None:
     experiment = experiment_of(horizon=100_000)
-    step(experiment)
+    play_rounds(experiment)
     before = experiment.estimates()[2]
     experiment.pause("option 3")
     for _ in range(6):
-        assert all(round_.arm != 2 for round_ in step(experiment))
+        assert all(round_.arm != 2 for round_ in play_rounds(experiment))
     assert experiment.estimates()[2].mean == before.mean
     experiment.resume("option 3")
     learner = experiment.learner
     assert isinstance(learner, Managed)
-    held = [round_.arm for _ in range(4) for round_ in step(experiment)]
+    held = [round_.arm for _ in range(4) for round_ in play_rounds(experiment)]
     assert 2 in held
     assert experiment.estimates()[2].participants > before.participants
     assert held.count(0) < 4  # nobody starts anew
@@ -106,9 +106,9 @@ def test_a_new_best_option_is_found() -> None:
     experiment = experiment_of(horizon=200_000)
     experiment.keep_control("option 1", 0.2, explore=True)
     for _ in range(6):
-        step(experiment)
+        play_rounds(experiment)
     experiment.add("new")
-    while step(experiment):
+    while play_rounds(experiment):
         pass
     assert experiment.decided() == "new"
     assert experiment.best() == "new"
@@ -126,7 +126,7 @@ def test_the_control_gets_its_share_and_cannot_be_removed(name: str, share: floa
     experiment = experiment_of(name, horizon=30_000)
     experiment.keep_control("option 1", share)
     given_, everyone = 0, 0
-    while rounds := step(experiment):
+    while rounds := play_rounds(experiment):
         given_ += sum(round_.participants for round_ in rounds if round_.arm == 0)
         everyone += sum(round_.participants for round_ in rounds)
     assert everyone == 30_000
@@ -228,7 +228,7 @@ def test_random_losses_of_reports_keep_the_expected_evidence_below_one() -> None
 
 def test_the_sample_ratio_of_an_experiment_counts_reports() -> None:
     experiment = experiment_of("dist-dp-se", horizon=100_000)
-    step(experiment)
+    play_rounds(experiment)
     assert experiment.sample_ratio().p == 1
     assert not experiment.sample_ratio().mismatch
 

@@ -16,7 +16,7 @@ from tacit.types import ErrorDistribution, Estimate, Round
 PUBLISHED = Environment(np.array([0.75, 0.625, 0.5, 0.375, 0.25]))  # of both papers' experiments
 
 
-def played(learner: Learner) -> list[Round]:
+def play_rounds(learner: Learner) -> list[Round]:
     rounds: list[Round] = []
     while proposed := learner.propose():
         for round_ in proposed:
@@ -38,7 +38,7 @@ def batches(rounds: list[Round]) -> dict[int, list[int]]:
 
 
 def test_an_episode_plays_an_arm_as_often_as_all_before() -> None:
-    for sizes in batches(played(AdaPKLUCB(5, 20_000, 1.0))).values():
+    for sizes in batches(play_rounds(AdaPKLUCB(5, 20_000, 1.0))).values():
         assert sizes == [1, *(2**i for i in range(len(sizes) - 1))]
 
 
@@ -59,7 +59,7 @@ def test_the_index_matches_the_paper() -> None:
 
 
 def test_lazy_thompson_sampling_doubles_batches_and_releases_no_remainder() -> None:
-    rounds = played(LazyDPTS(5, 20_000, 1.0))
+    rounds = play_rounds(LazyDPTS(5, 20_000, 1.0))
     for sizes in batches(rounds).values():
         assert sizes == [2**i for i in range(len(sizes))]
     assert sum(round_.participants for round_ in rounds) == 20_000

@@ -181,7 +181,7 @@ OPEN = """async ([address, digest, pinned, { unlocked, ...options }]) => {
 }"""
 
 
-def given(said: dict[str, Any]) -> Any:
+def result_of(said: dict[str, Any]) -> Any:
     if "threw" in said:
         raise ThrownError(said["threw"])
     return said.get("gave")
@@ -209,12 +209,12 @@ class Tab:
         pinned = {"coordinator": first.hex(), "helper": second.hex()}
         self.tell()
         asked = [self.world.addresses[0], digest, pinned, options]
-        return given(self.page.evaluate(OPEN, asked))
+        return result_of(self.page.evaluate(OPEN, asked))
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of the device gives; raises what it throws."""
         self.tell()
-        return given(self.page.evaluate(CALL, [method, list(arguments)]))
+        return result_of(self.page.evaluate(CALL, [method, list(arguments)]))
 
     def reload(self) -> None:
         """Everything that is not stored is lost."""

@@ -62,7 +62,7 @@ def drawn(role: int, identity: bytes) -> Callable[[Fraction], int]:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     first, second = ({"noise": partial(drawn, role)} for role in (0, 1))
     with served(tmp_path_factory.mktemp("served"), sources=(first, second)) as parties:
         yield parties
@@ -78,19 +78,19 @@ def page(browser: Browser) -> Iterator[Page]:
         context.close()
 
 
-def begin(both: Threads, question: str, timing: Timing, **changed: Any) -> bytes:
+def begin(servers: Threads, question: str, timing: Timing, **changed: Any) -> bytes:
     """A new experiment on the same servers, with an open round."""
     few = {"aggregation": Aggregation(1), "answer": ANSWER, "question": question}
-    digest = both.begin(experiment_of(horizon=4000), timing, **(few | changed))
-    wait_for(lambda: any(one["stage"] == "open" for one in both.status(digest)["rounds"]))
+    digest = servers.begin(experiment_of(horizon=4000), timing, **(few | changed))
+    wait_for(lambda: any(one["stage"] == "open" for one in servers.status(digest)["rounds"]))
     return digest
 
 
-def participants(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) -> Any:
+def participants(page: Page, servers: Threads, digest: bytes, wanted: int, **more: Any) -> Any:
     """So many participants report from the page; their rounds and answers."""
-    keys = [key.hex() for key in both.keys]
+    keys = [key.hex() for key in servers.keys]
     asked = {
-        "address": both.urls[0],
+        "address": servers.urls[0],
         "digest": digest.hex(),
         "pinned": {"coordinator": keys[0], "helper": keys[1]},
         "wanted": wanted,
@@ -100,14 +100,14 @@ def participants(page: Page, both: Threads, digest: bytes, wanted: int, **more: 
     return page.evaluate(PARTICIPANTS, asked | more)
 
 
-def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
+def assert_counted(servers: Threads, digest: bytes, told: Any) -> int:
     """Every released round holds exactly what was answered, and the noise that was injected; how
     many reports that were.
     """
     mine = {one["round"] for one in told}
 
     def released() -> Any:
-        rounds = [one for one in both.status(digest)["rounds"] if one["round"] in mine]
+        rounds = [one for one in servers.status(digest)["rounds"] if one["round"] in mine]
         over = [one for one in rounds if one["stage"] not in ("open", "closing", "opening")]
         return rounds if len(over) == len(mine) else None
 
@@ -125,17 +125,17 @@ def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
     return reports
 
 
-def test_answers_from_browsers_are_counted_by_the_experiment(page: Page, both: Threads) -> None:
-    digest = begin(both, "Is it counted?", Timing(joining=6, margin=6, grace=60))
-    told = participants(page, both, digest, 24)
-    assert assert_counted(both, digest, told) >= 24
+def test_answers_from_browsers_are_counted_by_the_experiment(page: Page, servers: Threads) -> None:
+    digest = begin(servers, "Is it counted?", Timing(joining=6, margin=6, grace=60))
+    told = participants(page, servers, digest, 24)
+    assert assert_counted(servers, digest, told) >= 24
 
 
-def test_an_invited_participant_takes_part_from_a_browser(page: Page, both: Threads) -> None:
+def test_an_invited_participant_takes_part_from_a_browser(page: Page, servers: Threads) -> None:
     timing = Timing(joining=20, margin=2, grace=60)
-    digest = begin(both, "Is it by invitation?", timing, admission="invitation")
-    tickets = invitations.make(digest, both.members[0].key, 9)
-    told = participants(page, both, digest, 2, invitations=tickets, together=2)
+    digest = begin(servers, "Is it by invitation?", timing, admission="invitation")
+    tickets = invitations.make(digest, servers.members[0].key, 9)
+    told = participants(page, servers, digest, 2, invitations=tickets, together=2)
     assert {one["taken"] for one in told} == {2}
 
 
@@ -145,16 +145,16 @@ def documented(text: str, caption: str) -> str:
     return str(program)
 
 
-def test_the_documented_page_runs_under_its_security_headers(page: Page, both: Threads) -> None:
+def test_the_documented_page_runs_under_its_security_headers(page: Page, servers: Threads) -> None:
     text = (ROOT / "docs" / "how-to" / "browser.md").read_text(encoding="utf-8")
     (document,) = re.findall(r"```html\n(.*?)```", text, re.S)
     (policy,) = re.findall(r"Content-Security-Policy: (.*)", text)
-    digest = begin(both, "Does the page work?", Timing(joining=8, margin=4, grace=60))
+    digest = begin(servers, "Does the page work?", Timing(joining=8, margin=4, grace=60))
     said = {
-        "https://coordinator.example": both.urls[0],
-        "https://helper.example": both.urls[1],
-        "COORDINATOR_KEY": both.keys[0].hex(),
-        "HELPER_KEY": both.keys[1].hex(),
+        "https://coordinator.example": servers.urls[0],
+        "https://helper.example": servers.urls[1],
+        "COORDINATOR_KEY": servers.keys[0].hex(),
+        "HELPER_KEY": servers.keys[1].hex(),
         "EXPERIMENT": digest.hex(),
     }
     program = documented(text, "take-part.js")
@@ -180,9 +180,9 @@ def test_the_documented_page_runs_under_its_security_headers(page: Page, both: T
 
 
 @pytest.mark.slow
-def test_a_thousand_browser_reports_give_the_exact_sums(page: Page, both: Threads) -> None:
-    digest = begin(both, "Are a thousand counted?", Timing(joining=40, margin=10, grace=120))
+def test_a_thousand_browser_reports_give_the_exact_sums(page: Page, servers: Threads) -> None:
+    digest = begin(servers, "Are a thousand counted?", Timing(joining=40, margin=10, grace=120))
     page.set_default_timeout(600_000)
-    told = participants(page, both, digest, 1000, together=120)
+    told = participants(page, servers, digest, 1000, together=120)
     assert len(told) >= 1000
-    assert assert_counted(both, digest, told) >= 1000
+    assert assert_counted(servers, digest, told) >= 1000

@@ -270,7 +270,7 @@ def test_callables_are_simulated() -> None:
         simulate("private-contextual", bad, horizon=2000, runs=1, workers=1)
 
 
-def written(path: Path, rows: int) -> Path:
+def write_log(path: Path, rows: int) -> Path:
     rng = np.random.default_rng(0)
     lines = ["user,device,age,option,propensity,reward"]
     for user in range(rows):
@@ -286,7 +286,7 @@ def written(path: Path, rows: int) -> Path:
 @pytest.mark.extended
 def test_logs_are_replayed_by_rejection(tmp_path: Path) -> None:
     """The policy's mean reward approaches 0.7, where each option alone earns 0.5."""
-    log = read_context_log(written(tmp_path / "log.csv", 24_000))
+    log = read_context_log(write_log(tmp_path / "log.csv", 24_000))
     assert log.names == ("A", "B")
     assert [type(one) for one in log.fields] == [Category, BoundedNumber]
     assert log.binary
@@ -302,7 +302,7 @@ def test_logs_are_replayed_by_rejection(tmp_path: Path) -> None:
 
 def test_replay_by_rejection_is_unbiased(tmp_path: Path) -> None:
     """One option for everybody on the log has the option's mean, within 5 standard errors."""
-    log = read_context_log(written(tmp_path / "log.csv", 12_000))
+    log = read_context_log(write_log(tmp_path / "log.csv", 12_000))
     shape = scaled_map(log.fields, log.names, log.matrices)
     rng = np.random.default_rng(1)
     world = log.fresh(rng).mapped(shape)
@@ -331,7 +331,7 @@ def test_invalid_logs_are_rejected(tmp_path: Path, text: str, said: str) -> None
 
 
 def test_declared_fields_match_the_log(tmp_path: Path) -> None:
-    path = written(tmp_path / "log.csv", 200)
+    path = write_log(tmp_path / "log.csv", 200)
     fields = (Category("device", ("phone", "desktop", "tablet")),)
     log = read_context_log(path, fields=fields)
     assert log.fields == fields

@@ -15,11 +15,11 @@ from tacit.types import Arm, Round
 Rng = np.random.Generator
 
 
-def many(arm: int, users: int, rng: Rng) -> Any:
+def bernoulli_rewards(arm: int, users: int, rng: Rng) -> Any:
     return (rng.random(users) < 0.25 + arm / 2).astype(float)
 
 
-def one(arm: int, rng: Rng, threshold: float = 0.25) -> float:
+def bernoulli_reward(arm: int, rng: Rng, threshold: float = 0.25) -> float:
     return float(rng.random() < threshold + arm / 2)
 
 
@@ -27,7 +27,7 @@ def test_batched_and_single_calls_give_the_same_rewards() -> None:
     for arm in (0, 1):
         found, expected = (
             FromFunction(f, 2, (0.25, 0.75), True).rewards(arm, 50, np.random.default_rng(1))
-            for f in (one, many)
+            for f in (bernoulli_reward, bernoulli_rewards)
         )
         np.testing.assert_array_equal(found, expected)
 
@@ -36,7 +36,7 @@ def test_levels_match_the_rewards_in_one_call_and_in_chunks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(contract, "CHUNK", 7)
-    world = FromFunction(many, ["old", "new"], binary=True)
+    world = FromFunction(bernoulli_rewards, ["old", "new"], binary=True)
     levels = world.levels(1, 1000, 10, np.random.default_rng(0))
     assert levels.participants == 1000
     assert set(levels.values.tolist()) == {0, 10}
@@ -44,12 +44,12 @@ def test_levels_match_the_rewards_in_one_call_and_in_chunks(
 
 
 def test_means_are_declared_or_unknown() -> None:
-    known = FromFunction(many, 2, (0.25, 0.75))
+    known = FromFunction(bernoulli_rewards, 2, (0.25, 0.75))
     assert known.means is not None
     assert known.means.tolist() == [0.25, 0.75]
     assert known.gaps.tolist() == [0.5, 0.0]
     assert known.names == ("option 1", "option 2")
-    unknown = FromFunction(many, ["old", "new"])
+    unknown = FromFunction(bernoulli_rewards, ["old", "new"])
     assert unknown.arms == 2
     assert unknown.means is None
     with pytest.raises(TacitError, match="means are unknown, so gaps and regret are too"):
@@ -86,14 +86,14 @@ def test_environments_declared_binary_reject_other_rewards() -> None:
 
 def test_invalid_definitions_are_rejected() -> None:
     with pytest.raises(TacitError, match="options are old: must be two or more different names"):
-        FromFunction(many, ["old"])
+        FromFunction(bernoulli_rewards, ["old"])
     with pytest.raises(TacitError, match="two or more different names"):
-        FromFunction(many, ["old", "old"])
+        FromFunction(bernoulli_rewards, ["old", "old"])
     with pytest.raises(TacitError, match="options is 1: must be a whole number of at least 2"):
-        FromFunction(many, 1)
+        FromFunction(bernoulli_rewards, 1)
     with pytest.raises(TacitError, match="options is old"):
-        FromFunction(many, "old")
+        FromFunction(bernoulli_rewards, "old")
     with pytest.raises(TacitError, match="true_means has 2 values: must have 3"):
-        FromFunction(many, 3, (0.1, 0.2))
+        FromFunction(bernoulli_rewards, 3, (0.1, 0.2))
     with pytest.raises(TacitError, match=r"takes 1 arguments: must take \(arm, users, rng\)"):
         FromFunction(lambda arm: arm, 2)

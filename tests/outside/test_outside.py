@@ -87,7 +87,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def call(installed: dict[str, str], *words: str) -> Any:
+def run_cli(installed: dict[str, str], *words: str) -> Any:
     ended = subprocess.run(
         [sys.executable, "-m", "tacit", *words, "--json"],
         capture_output=True,
@@ -103,10 +103,10 @@ def call(installed: dict[str, str], *words: str) -> Any:
 def test_an_external_package_is_listed_simulated_compared_swept_and_planned(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
-    names = [entry["name"] for entry in call(installed, "algorithms")["algorithms"]]
+    names = [entry["name"] for entry in run_cli(installed, "algorithms")["algorithms"]]
     assert "outside-commit" in names
     size = ("--arms", "3", "--horizon", "20000", "--runs", "3")
-    found = call(installed, "simulate", "--algorithm", "outside-commit", *size)
+    found = run_cli(installed, "simulate", "--algorithm", "outside-commit", *size)
     assert found["guarantee"]["text"].startswith(
         "(1, 0)-DP: to an adversary who sees the participant's own message"
     )
@@ -120,18 +120,18 @@ def test_an_external_package_is_listed_simulated_compared_swept_and_planned(
     assert set(found["configuration"]) >= {"arms", "horizon", "epsilon"}
     assert "trust" not in found["configuration"]
     both = ("--algorithms", "outside-commit,klucb", "--out", str(tmp_path))
-    compared = call(installed, "compare", *both, *size)
+    compared = run_cli(installed, "compare", *both, *size)
     assert [result["algorithm"] for result in compared["results"]] == ["outside-commit", "klucb"]
     (tmp_path / "study.toml").write_text(
         'algorithms = ["outside-commit", "klucb"]\nseeds = 3\n'
         "problems = {arms = 3, horizon = 2e4}\nguarantees = {epsilon = [1, 2]}\n"
     )
-    swept = call(installed, "sweep", str(tmp_path / "study.toml"), "--workers", "1")
+    swept = run_cli(installed, "sweep", str(tmp_path / "study.toml"), "--workers", "1")
     assert (swept["done"], swept["failed"]) == (9, [])
     first = swept["configurations"][0]
     assert (first["algorithm"], first["regret_mean"]) == ("outside-commit", found["regret_mean"])
     options = ("--options", "3", "--gap", "0.1", "--horizon", "20000", "--runs", "2")
-    planned = call(installed, "plan", "--algorithms", "outside-commit", *options)
+    planned = run_cli(installed, "plan", "--algorithms", "outside-commit", *options)
     assert len(planned["costs"]) == 1
 
 

@@ -224,7 +224,9 @@ def fast(protocol: SumProtocol, levels: Integers, rng: np.random.Generator) -> E
     return protocol.simulate(counted(levels), rng)
 
 
-def slow(protocol: SumProtocol, levels: Integers, rng: np.random.Generator) -> Estimate:
+def estimate_by_devices(
+    protocol: SumProtocol, levels: Integers, rng: np.random.Generator
+) -> Estimate:
     return protocol.analyze(protocol.combine_batch(protocol.randomize_batch(levels, rng), rng))
 
 

@@ -194,7 +194,7 @@ def test_the_noise_of_every_device_path_is_correct(name: str) -> None:
 DRAW = NoiseDistribution.draw
 
 
-def missing(distribution: NoiseDistribution, size: Any = None) -> Any:
+def no_noise(distribution: NoiseDistribution, size: Any = None) -> Any:
     return np.full(size, round(distribution.mean))
 
 
@@ -223,7 +223,7 @@ class Reused:
 
 
 FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
-    "missing": (lambda: missing, "another distribution"),
+    "missing": (lambda: no_noise, "another distribution"),
     "halved": (lambda: halved, "another distribution"),
     "one for all": (lambda: one_for_all, "used twice between numbers"),
     "seeded": (lambda: seeded, "seeded"),

@@ -59,7 +59,7 @@ def test_every_protocol_is_tested() -> None:
     assert concrete(Protocol) == {type(case.build()) for case in CASES.values()}
 
 
-def live(protocol: Protocol, reports: list[Any]) -> tuple[list[Any], Aggregate, Estimate]:
+def run_devices(protocol: Protocol, reports: list[Any]) -> tuple[list[Any], Aggregate, Estimate]:
     messages = sent(protocol, reports)
     released = protocol.combine(messages)
     return messages, released, protocol.analyze(released)
@@ -73,7 +73,7 @@ def rounds_of_devices(name: str) -> tuple[Floats, Integers]:
     unused = case.build()
     for _ in range(DEVICES):
         protocol = copy.deepcopy(unused)
-        messages, released, estimate = live(protocol, case.reports)
+        messages, released, estimate = run_devices(protocol, case.reports)
         sums.append(np.ravel(estimate.total))
         seen.append(0 if case.seen is None else case.seen(protocol, released, messages))
     return np.array(sums), np.array(seen)
@@ -146,7 +146,7 @@ def test_a_protocol_without_an_exact_distribution_says_so(name: str) -> None:
 def test_wrong_numbers_of_reports_are_rejected_and_nothing_is_released(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
-    messages, released, _ = live(case.build(), case.reports)
+    messages, released, _ = run_devices(case.build(), case.reports)
     assert 1 <= protocol.minimum <= protocol.participants == len(messages)
     for reports in (protocol.minimum - 1, protocol.participants + 1):
         with pytest.raises(TacitError, match=r"the round is aborted|over the \d+ that"):
@@ -179,7 +179,7 @@ def test_a_guarantee_states_its_view_and_the_noise_that_it_assumes(name: str) ->
 def test_estimates_name_guarantee_coordinates_and_participants(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
-    _, released, estimate = live(protocol, case.reports)
+    _, released, estimate = run_devices(protocol, case.reports)
     simulated = protocol.simulate(case.load, np.random.default_rng(0))
     digest = "" if protocol.guarantee is None else protocol.guarantee.digest
     assert protocol.guarantee_id == digest
@@ -196,7 +196,7 @@ def test_estimates_name_guarantee_coordinates_and_participants(name: str) -> Non
 def test_a_wrapped_value_is_marked_on_the_estimate(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
-    _, released, estimate = live(protocol, case.reports)
+    _, released, estimate = run_devices(protocol, case.reports)
     assert not estimate.wrapped
     if name == "separate-sums":
         first, *others = released.values

@@ -34,7 +34,7 @@ def sliced() -> SliceMechanism:
     return mechanism
 
 
-def said(mechanism: Any) -> list[TowardsOutsiders]:
+def printed_guarantee(mechanism: Any) -> list[TowardsOutsiders]:
     shown = mechanism.printed()
     assert shown is not None
     return [one for one in shown.assumptions if isinstance(one, TowardsOutsiders)]
@@ -55,7 +55,7 @@ def test_real_rewards_have_the_same_noise_in_slices_of_every_size() -> None:
     assert isinstance(few, TwoServers)
     assert isinstance(many, TwoServers)
     assert (few.precision, few.distribution) == (many.precision, many.distribution)
-    (stated,) = said(mechanism)
+    (stated,) = printed_guarantee(mechanism)
     loss = privacy_loss(many.noise(10**6), many.precision)
     assert stated.epsilon == pytest.approx(float(loss.epsilon(stated.delta)), rel=1e-6)
 
@@ -64,7 +64,7 @@ def test_slices_with_size_dependent_noise_claim_nothing_towards_outsiders() -> N
     mechanism = sliced()
     how = {**mechanism.slices.arguments, "binary": False, "levels": None}
     slices = PerRound(mechanism.slices.make, how, mechanism.slices.privacy)
-    assert said(SliceMechanism(mechanism.policies, slices)) == []
+    assert printed_guarantee(SliceMechanism(mechanism.policies, slices)) == []
 
 
 @pytest.mark.parametrize("contexts", ["segments", "random"])
@@ -72,15 +72,15 @@ def test_outsiders_are_guaranteed_only_what_both_kinds_of_rounds_achieve(context
     """Found: (0.69, 1e-6) of policy rounds was stated for all; slices give 0.91, the weaker."""
     mechanism = experiment(contexts=contexts, evaluation=0.1).mechanism
     assert isinstance(mechanism, SliceMechanism)
-    (policies,) = said(mechanism.policies)
+    (policies,) = printed_guarantee(mechanism.policies)
     slices = mechanism.slices.example()
     assert isinstance(slices, TwoServers)
     loss = privacy_loss(slices.noise(slices.participants), slices.precision)
     assert loss.epsilon(policies.delta) > 1.05 * policies.epsilon
-    (stated,) = said(mechanism)
+    (stated,) = printed_guarantee(mechanism)
     assert stated.delta == policies.delta
     assert exceeded(stated.epsilon * (1 + 1e-6)) <= stated.delta < exceeded(stated.epsilon * 0.999)
-    assert said(experiment(contexts=contexts, evaluation=0.0).mechanism) == [policies]
+    assert printed_guarantee(experiment(contexts=contexts, evaluation=0.0).mechanism) == [policies]
     shown, parts = mechanism.guarantee, mechanism.policies.guarantee
     assert shown is not None
     assert parts is not None

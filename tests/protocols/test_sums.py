@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from tests.noise.battery import chi_square
-from tests.protocols.examples import EXAMPLES, by_hand, fast, slow, some_levels
+from tests.protocols.examples import EXAMPLES, by_hand, estimate_by_devices, fast, some_levels
 from tests.samples import same_distribution, z_score
 from tests.tables import each_row
 
@@ -51,7 +51,7 @@ def estimates(
 ) -> Floats:
     protocol = EXAMPLES[name].build(factor)
     levels, rng = some_levels(protocol, reports), np.random.default_rng([reports, path == "fast"])
-    run = fast if path == "fast" else slow
+    run = fast if path == "fast" else estimate_by_devices
     return np.array([run(protocol, levels, rng).total for _ in range(batches)])
 
 
@@ -200,7 +200,7 @@ def test_wrap_arounds_have_the_computed_frequency(kind: str, path: str) -> None:
     """
     protocol = small_modulus(kind, 17)
     levels, rng = np.full(30, 2), np.random.default_rng(7)
-    run = fast if path == "fast" else slow
+    run = fast if path == "fast" else estimate_by_devices
     made = [run(protocol, levels, rng) for _ in range(BATCHES)]
     read = np.array([estimate.total for estimate in made])
     wrapped = sum(estimate.wrapped for estimate in made)

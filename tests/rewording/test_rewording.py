@@ -19,7 +19,7 @@ import tacit
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def ask(package: Path, *command: str) -> str:
+def run_script(package: Path, *command: str) -> str:
     environment = {**os.environ, "PYTHONPATH": f"{package}{os.pathsep}{ROOT}"}
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True
@@ -51,8 +51,8 @@ def test_stored_data_behaves_the_same_under_reworded_sentences(
 ) -> None:
     ours, reworded = packages
     script = ("-m", "tests.rewording.behaviour")
-    saved = json.loads(ask(ours, *script, "save", str(tmp_path)))
-    restored = json.loads(ask(reworded, *script, "load", str(tmp_path)))
+    saved = json.loads(run_script(ours, *script, "save", str(tmp_path)))
+    restored = json.loads(run_script(reworded, *script, "load", str(tmp_path)))
     assert restored.keys() == saved.keys()
     for case in saved:
         assert restored[case] == saved[case], case
@@ -65,7 +65,7 @@ def test_the_reworded_package_prints_other_sentences(packages: tuple[Path, Path]
         "from tacit.privacy import PureDP, ThreatModel; "
         "print(PureDP(1.0).assuming(*ThreatModel(0.1, 0.1).assumptions()))"
     )
-    said = [ask(package, "-c", script) for package in packages]
+    said = [run_script(package, "-c", script) for package in packages]
     assert "at most 10% of the participants" in said[0]
     assert "curious" not in said[1]
     assert "suoiruc" in said[1]
@@ -77,7 +77,7 @@ def test_commands_print_the_same_numbers_and_identifiers(packages: tuple[Path, P
         *("-m", "tacit", "simulate", "--algorithm", "private-med", "--arms", "3"),
         *("--horizon", "3000", "--runs", "2", "--dropout", "0.2", "--json"),
     )
-    ours, reworded = (json.loads(ask(package, *command)) for package in packages)
+    ours, reworded = (json.loads(run_script(package, *command)) for package in packages)
     assert ours["guarantee"].pop("text") != reworded["guarantee"].pop("text")
     for found in (ours, reworded):
         for changing in ("seconds", "warnings"):

@@ -35,13 +35,13 @@ ROLES = (0, 1)
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+def separate_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     with processes(tmp_path_factory.mktemp("attacked")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     with served(tmp_path_factory.mktemp("attacked")) as made:
         yield made
 
@@ -64,10 +64,10 @@ def routes(url: str, digest: str, report: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.extended
-def test_no_route_of_either_party_buffers_a_large_body(apart: Processes) -> None:
+def test_no_route_of_either_party_buffers_a_large_body(separate_processes: Processes) -> None:
     """Declared or in chunks, with real names in the path: 64 MB cost a few kilobytes."""
-    digest = apart.begin()
-    report = apart.place(digest).path
+    digest = separate_processes.begin()
+    report = separate_processes.place(digest).path
 
     def send(asked: tuple[str, str, str, bool]) -> None:
         url, method, path, chunked = asked
@@ -81,7 +81,7 @@ def test_no_route_of_either_party_buffers_a_large_body(apart: Processes) -> None
                 sent += len(part)
         assert sent < LARGE, (method, path)
 
-    for process in apart.processes:
+    for process in separate_processes.processes:
         url = process.member.url
         asked = [
             (url, *one, chunked)
@@ -98,11 +98,11 @@ def test_no_route_of_either_party_buffers_a_large_body(apart: Processes) -> None
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_route_rejects_a_large_body_before_it_is_sent(both: Threads, role: int) -> None:
-    digest = both.begin(question=f"Who is large? {role}")
-    report = both.place(digest).path
-    for method, path in routes(both.urls[role], digest.hex(), report):
-        with connected(both.urls[role]) as line:
+def test_every_route_rejects_a_large_body_before_it_is_sent(servers: Threads, role: int) -> None:
+    digest = servers.begin(question=f"Who is large? {role}")
+    report = servers.place(digest).path
+    for method, path in routes(servers.urls[role], digest.hex(), report):
+        with connected(servers.urls[role]) as line:
             line.sendall(head(method, path, f"Content-Length: {LARGE}"))
             status, said = answered(line)
         assert status in (401, 403, 404, 413, 422), (method, path, said)
@@ -133,16 +133,16 @@ def closed(line: socket.socket) -> bool:
 
 
 def test_a_client_that_does_not_read_is_disconnected(
-    both: Threads, monkeypatch: pytest.MonkeyPatch
+    servers: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection would be neither idle nor served, and would keep others out for good."""
     monkeypatch.setattr(connections, "UNREAD", 0.3)
     monkeypatch.setattr(connections, "PIPELINED", 1000)
-    lines = [unread(both.urls[0]) for _ in range(3)]
+    lines = [unread(servers.urls[0]) for _ in range(3)]
     wait_for(lambda: all(closed(line) for line in lines))
     for line in lines:
         line.close()
-    assert both.get(0, "/healthz").status_code == 200
+    assert servers.get(0, "/healthz").status_code == 200
 
 
 # Bytes that are no part of a body
@@ -158,7 +158,7 @@ def swallowed(url: str, first: bytes, more: bytes) -> int:
     return sent
 
 
-def test_trailers_extensions_and_pipelined_requests_are_limited(both: Threads) -> None:
+def test_trailers_extensions_and_pipelined_requests_are_limited(servers: Threads) -> None:
     """The parser keeps them in memory: 8 MB of pipelined requests took 260 MB."""
     chunked = head("POST", f"/experiments/{'a' * 64}/places", "Transfer-Encoding: chunked")
     endless = b"x" * (1 << 16)
@@ -169,12 +169,12 @@ def test_trailers_extensions_and_pipelined_requests_are_limited(both: Threads) -
         "pipelined requests": (b"", head("GET", "/healthz") * 2000),
     }
     for name, (first, more) in attacks.items():
-        assert swallowed(both.urls[0], first, more) < 1 << 25, name
-    assert both.get(0, "/healthz").status_code == 200
+        assert swallowed(servers.urls[0], first, more) < 1 << 25, name
+    assert servers.get(0, "/healthz").status_code == 200
 
 
-def test_a_few_pipelined_requests_are_served(both: Threads) -> None:
-    with connected(both.urls[0]) as line:
+def test_a_few_pipelined_requests_are_served(servers: Threads) -> None:
+    with connected(servers.urls[0]) as line:
         line.sendall(head("GET", "/healthz") * 10)
         got = b""
         while got.count(b"HTTP/1.1 200") < 10:

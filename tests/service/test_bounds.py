@@ -93,13 +93,13 @@ def pid(process: Process) -> int:
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+def separate_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     with processes(tmp_path_factory.mktemp("apart")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     with served(tmp_path_factory.mktemp("bounds")) as made:
         yield made
 
@@ -110,7 +110,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
 @pytest.mark.extended
 @pytest.mark.parametrize("chunked", [False, True])
 def test_many_large_unauthenticated_bodies_use_little_memory(
-    apart: Processes, chunked: bool
+    separate_processes: Processes, chunked: bool
 ) -> None:
     size = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {LARGE}"
     part = b"10000\r\n" + bytes(1 << 16) + b"\r\n" if chunked else bytes(1 << 16)
@@ -125,7 +125,7 @@ def test_many_large_unauthenticated_bodies_use_little_memory(
                 sent += len(part)
         return sent
 
-    for process in apart.processes:
+    for process in separate_processes.processes:
         url = process.member.url
         httpx.get(f"{url}/healthz")
         Path(f"/proc/{pid(process)}/clear_refs").write_text("5")  # resets VmHWM
@@ -140,9 +140,9 @@ def test_many_large_unauthenticated_bodies_use_little_memory(
 @pytest.mark.parametrize("role", [0, 1])
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_a_large_body_is_rejected_from_its_headers(
-    both: Threads, role: int, method: str, path: str
+    servers: Threads, role: int, method: str, path: str
 ) -> None:
-    with connected(both.urls[role]) as line:
+    with connected(servers.urls[role]) as line:
         line.sendall(head(method, path, f"Content-Length: {LARGE}"))
         status, document = answered(line)
     if path == REPORT:  # of a round that is not there
@@ -151,25 +151,25 @@ def test_a_large_body_is_rejected_from_its_headers(
         assert (status, document["type"]) == (413, "/problems/body-too-large")
 
 
-def test_a_client_expecting_100_continue_is_rejected_instead(both: Threads) -> None:
+def test_a_client_expecting_100_continue_is_rejected_instead(servers: Threads) -> None:
     more = (f"Content-Length: {LARGE}", "Expect: 100-continue")
-    with connected(both.urls[1]) as line:
+    with connected(servers.urls[1]) as line:
         line.sendall(head("POST", "/experiments", *more))
         assert answered(line)[0] == 413
 
 
-def test_a_signed_call_is_read_to_its_declared_length(both: Threads) -> None:
-    digest = both.begin()
-    joined = both.place(digest)
+def test_a_signed_call_is_read_to_its_declared_length(servers: Threads) -> None:
+    digest = servers.begin()
+    joined = servers.place(digest)
     path = f"/rounds/{joined.round.identity.hex()}/exchange"
     body = json.dumps({"listing": "00" * (1 << 19)}).encode()
-    key, kind = both.members[0].key, {"content-type": "application/json"}
+    key, kind = servers.members[0].key, {"content-type": "application/json"}
 
     def parts() -> Iterator[bytes]:
         yield from (body[at : at + 4096] for at in range(0, len(body), 4096))
 
     def post(content: Any, headers: dict[str, str]) -> httpx.Response:
-        return both.post(1, path, content=content, headers=headers | kind)
+        return servers.post(1, path, content=content, headers=headers | kind)
 
     assert post(body, new_call(path, digest, body, key)).status_code == 200
     assert post(parts(), new_call(path, digest, body, key)).status_code == 200
@@ -179,26 +179,28 @@ def test_a_signed_call_is_read_to_its_declared_length(both: Threads) -> None:
     for size, status in ((len(body) + 1, 413), (len(body) - 1, 422)):
         headers = new_call(path, digest, body, key) | {"Content-Length": str(size)} | kind
         lines = [f"{name}: {value}" for name, value in headers.items()]
-        with connected(both.urls[1]) as line:
+        with connected(servers.urls[1]) as line:
             line.sendall(head("POST", path, *lines))
             assert answered(line)[0] == status
 
 
-def test_a_signed_call_with_many_values_is_not_parsed(both: Threads) -> None:
+def test_a_signed_call_with_many_values_is_not_parsed(servers: Threads) -> None:
     """Lists of a few bytes took twenty times the memory: 64 MB ended a helper."""
-    digest = both.begin()
-    path = f"/rounds/{both.place(digest).round.identity.hex()}/exchange"
+    digest = servers.begin()
+    path = f"/rounds/{servers.place(digest).round.identity.hex()}/exchange"
     body = b'{"listing": "", "more": [' + b"[]," * 1000 + b"0]}"
-    headers = new_call(path, digest, body, both.members[0].key)
-    said = both.post(1, path, content=body, headers=headers | {"content-type": "application/json"})
+    headers = new_call(path, digest, body, servers.members[0].key)
+    said = servers.post(
+        1, path, content=body, headers=headers | {"content-type": "application/json"}
+    )
     assert (said.status_code, "over 256 values" in said.text) == (422, True)
 
 
-def test_an_admin_may_send_a_definition_of_many_kilobytes(both: Threads) -> None:
+def test_an_admin_may_send_a_definition_of_many_kilobytes(servers: Threads) -> None:
     asked = {"definition": "# " + "x" * 60_000}
-    said = both.post(0, "/experiments", json=asked, headers=ADMIN)
+    said = servers.post(0, "/experiments", json=asked, headers=ADMIN)
     assert (said.status_code, "question" in said.text) == (422, True), said.text  # it was read
-    said = both.post(0, "/experiments", json=asked, headers={"Authorization": "Bearer wrong"})
+    said = servers.post(0, "/experiments", json=asked, headers={"Authorization": "Bearer wrong"})
     assert (said.status_code, said.headers["www-authenticate"]) == (401, "Bearer")
 
 
@@ -402,9 +404,9 @@ def test_readyz_is_503_on_a_full_disk(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.extended
-def test_a_process_without_write_permission_is_not_ready(apart: Processes) -> None:
+def test_a_process_without_write_permission_is_not_ready(separate_processes: Processes) -> None:
     """As on a full disk, for any user: the system lets no file grow."""
-    process = apart.processes[1]
+    process = separate_processes.processes[1]
     ready = f"{process.member.url}/readyz"
     assert httpx.get(ready).status_code == 200
     _, hard = before = resource.prlimit(pid(process), resource.RLIMIT_FSIZE)
@@ -417,9 +419,9 @@ def test_a_process_without_write_permission_is_not_ready(apart: Processes) -> No
 
 
 def test_unauthenticated_readiness_requests_cause_few_writes(
-    both: Threads, monkeypatch: pytest.MonkeyPatch
+    servers: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probes, records = list[int](), both.helper.records
+    probes, records = list[int](), servers.helper.records
     assert isinstance(records, RecordDirectory)
     probe = records.probe
 
@@ -430,7 +432,7 @@ def test_unauthenticated_readiness_requests_cause_few_writes(
     monkeypatch.setattr(records, "probe", counted)
     started = time.monotonic()
     for _ in range(50):
-        assert both.get(1, "/readyz").status_code == 200
+        assert servers.get(1, "/readyz").status_code == 200
     assert len(probes) <= 2 + time.monotonic() - started
 
 

@@ -36,37 +36,37 @@ QUICK = ("--participants", 160, "--window", "1 second", "--joining", "1 hour")
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     with served(tmp_path_factory.mktemp("commands")) as made:
         yield made
 
 
 @pytest.fixture
-def defined(both: Threads, command: Command, tmp_path: Path) -> Path:
+def defined(servers: Threads, command: Command, tmp_path: Path) -> Path:
     """A definition that names the helper that is served."""
     card = tmp_path / "card.toml"
-    key = both.keys[1].hex()
-    card.write_text(f'role = "helper"\naddress = "{both.urls[1]}"\nkey = "{key}"\n')
+    key = servers.keys[1].hex()
+    card.write_text(f'role = "helper"\naddress = "{servers.urls[1]}"\nkey = "{key}"\n')
     file = tmp_path / "greeting.toml"
     assert command("experiment", "new", file, "--helper", card, *QUICK)[0] == 0
     return file
 
 
-def config(both: Threads, role: int) -> tuple[str, Path]:
-    return "--config", both.members[role].path
+def config(servers: Threads, role: int) -> tuple[str, Path]:
+    return "--config", servers.members[role].path
 
 
-def published(both: Threads, command: Command, file: Path, question: str) -> str:
+def published(servers: Threads, command: Command, file: Path, question: str) -> str:
     """A new experiment, by its digest."""
     text = file.read_text().replace("Which greeting do people like best?", question)
     file.write_text(text)
-    made = result(command("experiment", "create", file, *config(both, 0), "--json"))
+    made = result(command("experiment", "create", file, *config(servers, 0), "--json"))
     return str(made["digest"])
 
 
-def cosigned(both: Threads, command: Command, digest: str) -> None:
-    where = f"{both.urls[0]}/experiments/{digest}"
-    ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
+def cosigned(servers: Threads, command: Command, digest: str) -> None:
+    where = f"{servers.urls[0]}/experiments/{digest}"
+    ended = command("terms", "cosign", where, *config(servers, 1), "--yes", "--json")
     assert result(ended)["state"] == "running"
 
 
@@ -155,30 +155,30 @@ def test_a_byte_order_mark_is_accepted(command: Command, defined: Path) -> None:
 
 
 def test_nothing_is_published_if_the_app_file_cannot_be_written(
-    both: Threads, command: Command, defined: Path
+    servers: Threads, command: Command, defined: Path
 ) -> None:
-    made = ("experiment", "create", defined, *config(both, 0), "--app", defined)
+    made = ("experiment", "create", defined, *config(servers, 0), "--app", defined)
     assert "is not overwritten" in rejected(command(*made))
-    assert "no experiment" in rejected(command("experiment", "status", *config(both, 0)))
+    assert "no experiment" in rejected(command("experiment", "status", *config(servers, 0)))
 
 
 def test_an_experiment_runs_from_a_definition_to_estimates(
-    both: Threads, command: Command, defined: Path, tmp_path: Path
+    servers: Threads, command: Command, defined: Path, tmp_path: Path
 ) -> None:
-    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    made = result(command("experiment", "create", defined, *config(servers, 0), "--json"))
     digest = made["digest"]
-    assert made["fingerprints"]["helper"] == fingerprint(both.keys[1])
-    which = (digest[:10], *config(both, 0))
+    assert made["fingerprints"]["helper"] == fingerprint(servers.keys[1])
+    which = (digest[:10], *config(servers, 0))
     assert "the helper's operator must sign" in command("experiment", "status", *which)[1]
-    code, out, _ = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
+    code, out, _ = command("terms", "show", f"{servers.urls[0]}/experiments/{digest}")
     assert code == 0
     assert "signed: not by both parties yet (unsigned)" in out
-    assert fingerprint(both.keys[0]) in out
-    cosigned(both, command, digest)
-    cosigned(both, command, digest)  # again, which changes nothing
+    assert fingerprint(servers.keys[0]) in out
+    cosigned(servers, command, digest)
+    cosigned(servers, command, digest)  # again, which changes nothing
     _, out, _ = command("experiment", "status", *which)
     assert f"next: tacit experiment estimates {' '.join(map(str, which))}" in " ".join(out.split())
-    shown = result(command("terms", "show", f"{both.urls[1]}/experiments/{digest}", "--json"))
+    shown = result(command("terms", "show", f"{servers.urls[1]}/experiments/{digest}", "--json"))
     assert shown["signed"]
     assert shown["digest"] == digest
     told, kept = shown["guarantee"], result(command("experiment", "status", *which, "--json"))
@@ -190,7 +190,7 @@ def test_an_experiment_runs_from_a_definition_to_estimates(
     assert checked["guarantee"] == kept["guarantee"]
     best = load(defined).options[1]
     assert "nothing is known yet" in command("experiment", "estimates", *which)[1]
-    came = len(both.hold(bytes.fromhex(digest), lambda option: int(option == best)))
+    came = len(servers.hold(bytes.fromhex(digest), lambda option: int(option == best)))
     people = ("experiment", "status", *which, "--json")
     wait_for(lambda: result(command(*people))["people"]["reported"] == came)
     found = result(command("experiment", "estimates", *which, "--json"))
@@ -217,43 +217,43 @@ def test_an_experiment_runs_from_a_definition_to_estimates(
 
 
 def test_published_terms_match_the_definition(
-    both: Threads, command: Command, defined: Path
+    servers: Threads, command: Command, defined: Path
 ) -> None:
-    digest = published(both, command, defined, "Which is published?")
-    said = both.get(0, f"/experiments/{digest}/terms").json()
+    digest = published(servers, command, defined, "Which is published?")
+    said = servers.get(0, f"/experiments/{digest}/terms").json()
     terms = Terms.decode(said["terms"].encode())
-    assert terms == load(defined).terms(both.urls[0], both.keys[0])
-    again = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    assert terms == load(defined).terms(servers.urls[0], servers.keys[0])
+    again = result(command("experiment", "create", defined, *config(servers, 0), "--json"))
     assert again["digest"] == digest
 
 
 def test_errors_are_one_line_with_a_remedy(
-    both: Threads, command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
+    servers: Threads, command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TACIT_ADMIN_TOKEN", raising=False)
-    url = ("--url", both.urls[0])
-    digest = published(both, command, defined, "Which is rejected?")
-    where = f"{both.urls[0]}/experiments/{digest}"
+    url = ("--url", servers.urls[0])
+    digest = published(servers, command, defined, "Which is rejected?")
+    where = f"{servers.urls[0]}/experiments/{digest}"
     for words, fix in (
         (("experiment", "create", defined), "give --config"),
         (("experiment", "create", defined, *url), "TACIT_ADMIN_TOKEN"),
         (("experiment", "status", digest, *url), "TACIT_ADMIN_TOKEN"),
         (("experiment", "status", "--url", "http://127.0.0.1:9"), "start it with tacit serve"),
         (("experiment", "status", "--url", "nowhere"), "must be a URL such as"),
-        (("experiment", "status", "ffffffffffff", *config(both, 0)), "must match one digest"),
+        (("experiment", "status", "ffffffffffff", *config(servers, 0)), "must match one digest"),
         (
-            ("experiment", "status", digest, *config(both, 1)),
+            ("experiment", "status", digest, *config(servers, 1)),
             "give the party.toml of the coordinator",
         ),
         (
-            ("experiment", "export", "out.txt", digest, *config(both, 0)),
+            ("experiment", "export", "out.txt", digest, *config(servers, 0)),
             "must end in .json or .csv",
         ),
         (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
-        (("terms", "cosign", where, *config(both, 0)), "give the party.toml of the helper"),
-        (("terms", "cosign", where, *config(both, 1), "--json"), "give --yes"),
+        (("terms", "cosign", where, *config(servers, 0)), "give the party.toml of the helper"),
+        (("terms", "cosign", where, *config(servers, 1), "--json"), "give --yes"),
         (("terms", "show", "nothing.json"), "https://coordinator.example"),
-        (("invitations", "make", 3, "--experiment", digest, *config(both, 0)), "is open"),
+        (("invitations", "make", 3, "--experiment", digest, *config(servers, 0)), "is open"),
     ):
         said = rejected(command(*words))
         assert fix in said
@@ -261,19 +261,19 @@ def test_errors_are_one_line_with_a_remedy(
 
 
 def test_experiments_are_listed_and_an_ambiguous_one_must_be_named(
-    both: Threads, command: Command, defined: Path
+    servers: Threads, command: Command, defined: Path
 ) -> None:
     other = defined.with_name("other.toml")
     other.write_text(defined.read_text())
-    digests = [published(both, command, file, f"Which of {file}?") for file in (defined, other)]
-    known = result(command("experiment", "list", *config(both, 0), "--json"))["experiments"]
+    digests = [published(servers, command, file, f"Which of {file}?") for file in (defined, other)]
+    known = result(command("experiment", "list", *config(servers, 0), "--json"))["experiments"]
     assert set(digests) <= {one["digest"] for one in known}
-    assert digests[0][:12] in command("experiment", "list", *config(both, 0))[1]
+    assert digests[0][:12] in command("experiment", "list", *config(servers, 0))[1]
     for words in (
-        ("experiment", "status", *config(both, 0)),
-        ("experiment", "status", "none", *config(both, 0)),
-        ("terms", "show", both.urls[0]),
-        ("invitations", "make", 1, *config(both, 0)),
+        ("experiment", "status", *config(servers, 0)),
+        ("experiment", "status", "none", *config(servers, 0)),
+        ("terms", "show", servers.urls[0]),
+        ("invitations", "make", 1, *config(servers, 0)),
     ):
         said = rejected(command(*words))
         assert "ive the first digits of one digest" in said
@@ -281,14 +281,14 @@ def test_experiments_are_listed_and_an_ambiguous_one_must_be_named(
 
 
 def test_create_distinguishes_new_running_and_ended_experiments(
-    both: Threads, command: Command, defined: Path
+    servers: Threads, command: Command, defined: Path
 ) -> None:
-    digest = published(both, command, defined, "Which is created again?")
-    create = ("experiment", "create", defined, *config(both, 0))
+    digest = published(servers, command, defined, "Which is created again?")
+    create = ("experiment", "create", defined, *config(servers, 0))
     assert "published: Which" in command(*create)[1]
-    cosigned(both, command, digest)
+    cosigned(servers, command, digest)
     assert "published earlier: Which" in command(*create)[1]
-    code, out, _ = command("experiment", "stop", digest, *config(both, 0), "--yes")
+    code, out, _ = command("experiment", "stop", digest, *config(servers, 0), "--yes")
     assert (code, out.count("is stopped")) == (0, 1)
     assert (
         " ".join(out.split()).split("next: ")[1].startswith("tacit experiment export results.csv")
@@ -308,10 +308,14 @@ def test_a_server_that_is_not_tacit_is_not_reported_as_a_wrong_token(
 
 
 def test_the_admin_token_is_read_from_the_environment_or_a_private_file(
-    both: Threads, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Path
+    servers: Threads,
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    defined: Path,
 ) -> None:
-    digest = published(both, command, defined, "Which token?")
-    url = (digest, "--url", both.urls[0])
+    digest = published(servers, command, defined, "Which token?")
+    url = (digest, "--url", servers.urls[0])
     file = tmp_path / "token"
     file.write_text(TOKEN)
     assert "chmod 600" in rejected(command("experiment", "status", *url, "--token-file", file))
@@ -346,65 +350,67 @@ def test_a_token_over_plain_http_causes_a_warning(
 
 
 def test_a_helper_signs_only_terms_that_name_it(
-    both: Threads, command: Command, defined: Path
+    servers: Threads, command: Command, defined: Path
 ) -> None:
     text = defined.read_text()
-    other = text.replace(both.keys[1].hex(), "ab" * 32).replace("best?", "other key?")
-    elsewhere = text.replace(both.urls[1], "https://elsewhere.example").replace("best?", "where?")
+    other = text.replace(servers.keys[1].hex(), "ab" * 32).replace("best?", "other key?")
+    elsewhere = text.replace(servers.urls[1], "https://elsewhere.example").replace(
+        "best?", "where?"
+    )
     for changed, reason in ((other, "another helper's key"), (elsewhere, "correct one of the two")):
         defined.write_text(changed)
-        made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
-        where = f"{both.urls[0]}/experiments/{made['digest']}"
-        ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
+        made = result(command("experiment", "create", defined, *config(servers, 0), "--json"))
+        where = f"{servers.urls[0]}/experiments/{made['digest']}"
+        ended = command("terms", "cosign", where, *config(servers, 1), "--yes", "--json")
         assert reason in rejected(ended)
 
 
 def test_options_change_by_successor_terms_signed_by_both(
-    both: Threads, command: Command, defined: Path
+    servers: Threads, command: Command, defined: Path
 ) -> None:
-    digest = published(both, command, defined, "Which changes?")
-    cosigned(both, command, digest)
-    old = both.pinned(bytes.fromhex(digest))
+    digest = published(servers, command, defined, "Which changes?")
+    cosigned(servers, command, digest)
+    old = servers.pinned(bytes.fromhex(digest))
     text = defined.read_text()
     text = text.replace("participants = 160", "participants = 400")
     changed = f'succeeds = "{digest}"\n' + text.replace('"Good day"]', '"Good day", "Hey"]')
     defined.write_text(changed.replace("epsilon = 1", "epsilon = 2"))
-    weaker = command("experiment", "create", defined, *config(both, 0))
+    weaker = command("experiment", "create", defined, *config(servers, 0))
     assert "epsilon of successor terms is 2" in rejected(weaker)
     defined.write_text(changed)
-    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
-    cosigned(both, command, made["digest"])
-    for url in both.urls:
+    made = result(command("experiment", "create", defined, *config(servers, 0), "--json"))
+    cosigned(servers, command, made["digest"])
+    for url in servers.urls:
         shown = result(command("terms", "show", f"{url}/experiments/{made['digest']}", "--json"))
         assert shown["signed"]
-    said = both.get(0, f"/experiments/{digest}/terms").json()["successor"]
+    said = servers.get(0, f"/experiments/{digest}/terms").json()["successor"]
     terms = Terms.decode(said["terms"].encode())
     signatures, approvals = (
         tuple(bytes.fromhex(one) for one in said[name]) for name in ("signatures", "approvals")
     )
     assert old.succeeded_by(terms, signatures, approvals).terms.options[-1] == "Hey"
-    which = (made["digest"][:12], *config(both, 0), "--json")
+    which = (made["digest"][:12], *config(servers, 0), "--json")
     status = result(command("experiment", "status", *which))
     assert (status["options"][-1], status["people"]["planned"]) == ("Hey", 400)
 
 
 @pytest.mark.extended
 def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
-    both: Threads, command: Command, defined: Path
+    servers: Threads, command: Command, defined: Path
 ) -> None:
     text = defined.read_text().replace('# metric = "complaints"', 'metric = "complaints"')
     defined.write_text(text.replace("epsilon = 1", "epsilon = 8"))
-    digest = published(both, command, defined, "Which is guarded?")
-    cosigned(both, command, digest)
+    digest = published(servers, command, defined, "Which is guarded?")
+    cosigned(servers, command, digest)
     name = bytes.fromhex(digest)
-    pinned, came = both.pinned(name), 0
-    joined: Joined | None = both.place(name)
+    pinned, came = servers.pinned(name), 0
+    joined: Joined | None = servers.place(name)
     while joined is not None:
         bad = int(joined.option == "Hi")
         for role, half in enumerate(split(pinned, joined.announcement, joined.place, [1, bad])):
-            both.put(role, joined.path, half).raise_for_status()
-        came, joined = came + 1, both.join(name)
-    words = ("experiment", "estimates", digest[:12], *config(both, 0))
+            servers.put(role, joined.path, half).raise_for_status()
+        came, joined = came + 1, servers.join(name)
+    words = ("experiment", "estimates", digest[:12], *config(servers, 0))
 
     def learned() -> bool:
         options = result(command(*words, "--json"))["options"]
@@ -418,7 +424,7 @@ def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
 
 
 def test_invitations_admit_participants_once(
-    both: Threads,
+    servers: Threads,
     command: Command,
     defined: Path,
     tmp_path: Path,
@@ -426,19 +432,19 @@ def test_invitations_admit_participants_once(
 ) -> None:
     text = defined.read_text().replace('admission = "open"', 'admission = "invitation"')
     defined.write_text(text)
-    digest = published(both, command, defined, "Who is invited?")
-    cosigned(both, command, digest)
+    digest = published(servers, command, defined, "Who is invited?")
+    cosigned(servers, command, digest)
     out = tmp_path / "invitations.txt"
     words = ("invitations", "make", 3, "--experiment", digest, "--out", out)
     monkeypatch.setattr(Path, "chmod", lambda *_: None)  # nobody could read them before, either
-    assert command(*words, *config(both, 0))[0] == 0
+    assert command(*words, *config(servers, 0))[0] == 0
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     made = out.read_text().split()
     assert len(set(made)) == 3
     path = f"/experiments/{digest}/places"
 
     def join(invitation: str | None, nonce: str = "ab" * 16) -> tuple[int, bool | None]:
-        said = both.post(0, path, json={"nonce": nonce, "invitation": invitation})
+        said = servers.post(0, path, json={"nonce": nonce, "invitation": invitation})
         return said.status_code, said.json().get("asked")
 
     assert join(None) == (403, None)
@@ -523,7 +529,7 @@ def test_loopback_requests_bypass_the_environments_proxy(
     ],
 )
 def test_a_coordinators_answers_cannot_control_the_helpers_terminal(
-    both: Threads,
+    servers: Threads,
     command: Command,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
@@ -531,7 +537,7 @@ def test_a_coordinators_answers_cannot_control_the_helpers_terminal(
     told: Any,
 ) -> None:
     """Terms are shown in a terminal, which would obey what a liar puts behind them."""
-    digest, honest = both.begin().hex(), PartyClient._answer
+    digest, honest = servers.begin().hex(), PartyClient._answer
 
     def lie(party: PartyClient, method: str, asked: str, body: Any = None) -> httpx.Response:
         answer = honest(party, method, asked, body)
@@ -541,7 +547,7 @@ def test_a_coordinators_answers_cannot_control_the_helpers_terminal(
         return httpx.Response(status, json=said)
 
     monkeypatch.setattr(PartyClient, "_answer", lie)
-    code, out, err = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
+    code, out, err = command("terms", "show", f"{servers.urls[0]}/experiments/{digest}")
     assert (code, out) == (2, "")
     assert not re.search(r"[\x1b\x9b\u202e]", err)
 

@@ -174,7 +174,7 @@ def paused_options(one: Deployed) -> list[str]:
     return [row["option"] for row in rows if row["paused"] is not None]
 
 
-def liking(rng: random.Random, means: Mapping[str, tuple[float, ...]]) -> Any:
+def bernoulli_answers(rng: random.Random, means: Mapping[str, tuple[float, ...]]) -> Any:
     return lambda option: tuple(int(rng.random() < mean) for mean in means[option])
 
 
@@ -192,7 +192,7 @@ def test_a_guardrail_pauses_the_worse_option(
     rng = random.Random(3)
     with deployed(defined, tmp_path) as one:
         for _ in range(8):
-            one.hold(liking(rng, means))
+            one.hold(bernoulli_answers(rng, means))
             if paused := paused_options(one):
                 break
         assert paused == ["friendly"]

@@ -16,7 +16,7 @@ SECRETS = {"TACIT_PASSPHRASE": "correct horse battery", "TACIT_ADMIN_TOKEN": TOK
 LEAST = 'role = "coordinator"\naddress = "https://c.example"\n'
 
 
-def written(directory: Path, text: str) -> Path:
+def write_config(directory: Path, text: str) -> Path:
     path = directory / "party.toml"
     path.write_text(text)
     path.chmod(0o600)
@@ -24,7 +24,7 @@ def written(directory: Path, text: str) -> Path:
 
 
 def test_two_entries_and_two_secrets_suffice(tmp_path: Path) -> None:
-    config = load(written(tmp_path, LEAST), SECRETS)
+    config = load(write_config(tmp_path, LEAST), SECRETS)
     assert config == PartyConfig.model_validate(
         {
             "role": "coordinator",
@@ -44,7 +44,7 @@ def test_every_entry_can_be_set_in_the_file(tmp_path: Path) -> None:
         (tmp_path / name).write_text(TOKEN + "\n")
         (tmp_path / name).chmod(0o600)
     config = load(
-        written(
+        write_config(
             tmp_path,
             'role = "helper"\naddress = "http://h.example/"\nlisten = "[::1]:9"\n'
             'database = "postgresql://me@db/x"\nrecords = "/r"\nsigning_key = "k"\n'
@@ -74,7 +74,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         "TACIT_LIMITS_BEHIND_PROXY": "false",
     }
     text = LEAST + 'listen = "127.0.0.1:2"\n[limits]\nrate = 3\nburst = 5\n'
-    config = load(written(tmp_path, text), SECRETS | said)
+    config = load(write_config(tmp_path, text), SECRETS | said)
     assert (config.listen, config.database) == (("0.0.0.0", 1), "sqlite:////d/x.db")
     assert config.cors_origins == ("https://a.example", "https://b.example")
     assert config.limits == Limits(rate=7, burst=5, behind_proxy=False)
@@ -119,7 +119,7 @@ BAD = {
 def test_every_error_names_field_value_and_rule(tmp_path: Path) -> None:
     for text, said in BAD.items():
         with pytest.raises(TacitError) as caught:
-            load(written(tmp_path, text), SECRETS)
+            load(write_config(tmp_path, text), SECRETS)
         assert said in str(caught.value)
         assert "party.toml" in str(caught.value)
 
@@ -127,7 +127,7 @@ def test_every_error_names_field_value_and_rule(tmp_path: Path) -> None:
 def test_all_errors_of_a_file_are_reported_together(tmp_path: Path) -> None:
     text = 'role = "judge"\nlisten = "x"\npassphrase = "y"\n[limits]\nrate = -1\nwaiting = 0'
     with pytest.raises(InvalidFile) as caught:
-        load(written(tmp_path, text), SECRETS | {"TACIT_ADMIN_TOKEN": "abc"})
+        load(write_config(tmp_path, text), SECRETS | {"TACIT_ADMIN_TOKEN": "abc"})
     starts = [problem.split()[0] for problem in caught.value.problems]
     assert starts == [
         "passphrase",
@@ -141,7 +141,7 @@ def test_all_errors_of_a_file_are_reported_together(tmp_path: Path) -> None:
 
 
 def test_missing_entries_are_requested_by_name(tmp_path: Path) -> None:
-    path = written(tmp_path, LEAST)
+    path = write_config(tmp_path, LEAST)
     with pytest.raises(TacitError, match="tacit party new"):
         load(tmp_path / "none.toml", SECRETS)
     with pytest.raises(TacitError, match="TACIT_PASSPHRASE"):
@@ -155,10 +155,10 @@ def test_missing_entries_are_requested_by_name(tmp_path: Path) -> None:
 def test_readable_secret_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o640)
-    path = written(tmp_path, LEAST + 'admin_token_file = "token"')
+    path = write_config(tmp_path, LEAST + 'admin_token_file = "token"')
     with pytest.raises(TacitError, match="chmod 600"):
         load(path, {"TACIT_PASSPHRASE": "correct horse battery"})
-    path = written(tmp_path, LEAST + 'database = "postgresql://me:hunter2@db/x"')
+    path = write_config(tmp_path, LEAST + 'database = "postgresql://me:hunter2@db/x"')
     assert "hunter2" in load(path, SECRETS).database
     path.chmod(0o644)
     with pytest.raises(TacitError, match="chmod 600") as caught:
@@ -168,10 +168,10 @@ def test_readable_secret_files_are_rejected(tmp_path: Path) -> None:
 
 def test_secrets_are_never_printed(tmp_path: Path) -> None:
     said = SECRETS | {"TACIT_DATABASE": "postgresql://me:hunter2@db/x"}
-    shown = repr(load(written(tmp_path, LEAST), said))
+    shown = repr(load(write_config(tmp_path, LEAST), said))
     assert not any(secret in shown for secret in ("hunter2", TOKEN, "correct horse"))
     with pytest.raises(TacitError) as caught:
-        load(written(tmp_path, LEAST), SECRETS | {"TACIT_DATABASE": "my:hunter2@db"})
+        load(write_config(tmp_path, LEAST), SECRETS | {"TACIT_DATABASE": "my:hunter2@db"})
     assert "hunter2" not in str(caught.value)
 
 

@@ -62,7 +62,7 @@ def described(one: Deployed, assigned: Assigned) -> ShufflerRound:
     return found
 
 
-def hold(one: Deployed, rng: random.Random) -> int:
+def run_round(one: Deployed, rng: random.Random) -> int:
     """All slots are joined, devices choose and report; then the deadline passes."""
     one.step(2)
     wanted = sum(row.slots - row.assigned for row in one.coordinator.rounds(Stage.OPEN))
@@ -83,7 +83,7 @@ def test_devices_learn_the_best_option_per_context(tmp_path: Path) -> None:
     """A table of 2 × 2, from the definition to the answer; the simulation errs in 0 of 200."""
     with deployed(contextual(epsilon=Fraction(6), participants=160), tmp_path) as one:
         rng = random.Random(3)
-        while hold(one, rng):
+        while run_round(one, rng):
             pass
         status = one.coordinator.status(one.digest)
         found = one.coordinator.estimates(one.digest)

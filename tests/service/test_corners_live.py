@@ -30,7 +30,7 @@ from tests.service.test_contextual import (
     released_noise,
 )
 from tests.service.test_contextual_masking import hold as hold_masked
-from tests.service.test_moments import FIELDS, hold
+from tests.service.test_moments import FIELDS, run_round
 
 from tacit.bandits.contextual.corner_learner import CornerThompson
 from tacit.contextual.corners import layout
@@ -67,7 +67,7 @@ def test_each_context_gets_its_best_option(tmp_path: Path, proofs: bool) -> None
     small |= {"evaluation": Fraction(1, 3), "proofs": proofs}
     with deployed(contextual(epsilon=Fraction(8), **small), tmp_path) as one:
         rng = random.Random(3)
-        while hold(one, rng):
+        while run_round(one, rng):
             pass
         status = one.coordinator.status(one.digest)
         found = one.coordinator.estimates(one.digest)["contexts"]

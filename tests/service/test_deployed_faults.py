@@ -30,7 +30,7 @@ class CommittingStore(Store):
             yield connection
 
 
-def mortal(one: Deployed, fate: Fate) -> None:
+def inject_crashes(one: Deployed, fate: Fate) -> None:
     parties = [one.coordinator, *([] if one.helper is None else [one.helper])]
     for party in parties:
         for thing, kind in ((party.store, CommittingStore), (party.records, MortalRecords)):
@@ -62,7 +62,7 @@ class Story:
                 action()
             except Killed:
                 self.one.restart()
-                mortal(self.one, self.fate)
+                inject_crashes(self.one, self.fate)
                 action()
 
     def join(self) -> None:
@@ -93,7 +93,7 @@ def test_a_crash_at_every_commit_releases_each_round_once(
         directory.mkdir()
         with deployed(defined, directory) as one:
             fate = Fate()
-            mortal(one, fate)
+            inject_crashes(one, fate)
             fate.sentence(number, after)
             story = Story(one, fate)
             story.run()

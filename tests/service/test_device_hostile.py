@@ -338,7 +338,7 @@ def field(name: str, value: object) -> Any:
     return lambda _parties, _opened, reply: reply | {name: value}
 
 
-def spoilt(parties: Parties, released: Open, reply: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+def altered_announcement(parties: Parties, released: Open, reply: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     whole = bytearray(released.announcement)
     whole[100] ^= 1
     return reply | {"announcement": whole.hex()}
@@ -355,7 +355,7 @@ def long_scale(parties: Parties) -> bytes:
 ROUNDS: dict[str, tuple[Any, str]] = {
     "signed by nobody we know": (altered(lambda r: r, KEYS[2], KEYS[3]), "did not sign"),
     "signed by the coordinator alone": (altered(lambda r: r, KEYS[0], KEYS[0]), "did not sign"),
-    "spoilt": (spoilt, "did not sign"),
+    "spoilt": (altered_announcement, "did not sign"),
     "of other terms": (bound(terms=bytes(32)), "terms of the round"),
     "with a longer window": (bound(window=61), "observation window"),
     "with a shorter window": (bound(window=59), "observation window"),

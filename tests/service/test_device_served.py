@@ -31,8 +31,8 @@ QUICK = Timing(joining=8, margin=8, grace=60)
 ANSWER = Answer("1 if you liked it, 0 if not", window=1)
 
 
-def pins(both: Threads) -> Pins:
-    return Pins(both.urls[0], both.keys[0].hex(), both.keys[1].hex())
+def pins(servers: Threads) -> Pins:
+    return Pins(servers.urls[0], servers.keys[0].hex(), servers.keys[1].hex())
 
 
 def silent(_identity: bytes) -> Any:
@@ -41,48 +41,48 @@ def silent(_identity: bytes) -> Any:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     quiet = {"noise": silent}
     with served(tmp_path_factory.mktemp("served"), sources=(quiet, quiet)) as parties:
         yield parties
 
 
-def begin(both: Threads, question: str, timing: Timing = QUICK, **changed: Any) -> bytes:
+def begin(servers: Threads, question: str, timing: Timing = QUICK, **changed: Any) -> bytes:
     """A new experiment on the same servers, with an open round."""
     few = {"aggregation": Aggregation(1), "answer": ANSWER, "question": question}
-    digest = both.begin(experiment_of(horizon=400), timing, **(few | changed))
-    wait_for(lambda: _round(both, digest)["stage"] == "open")
+    digest = servers.begin(experiment_of(horizon=400), timing, **(few | changed))
+    wait_for(lambda: _round(servers, digest)["stage"] == "open")
     return digest
 
 
-def _round(both: Threads, digest: bytes, number: int = 0) -> Any:
-    rounds = both.status(digest)["rounds"]
+def _round(servers: Threads, digest: bytes, number: int = 0) -> Any:
+    rounds = servers.status(digest)["rounds"]
     return rounds[number] if len(rounds) > number else {"stage": None}
 
 
 @pytest.mark.extended
-def test_answers_from_devices_are_counted_by_the_experiment(both: Threads) -> None:
-    async def person(number: int, http: httpx.AsyncClient, both: Threads, digest: bytes) -> Any:
-        device = AsyncDevice(Ledger(":memory:"), pins(both), http=http)
+def test_answers_from_devices_are_counted_by_the_experiment(servers: Threads) -> None:
+    async def person(number: int, http: httpx.AsyncClient, servers: Threads, digest: bytes) -> Any:
+        device = AsyncDevice(Ledger(":memory:"), pins(servers), http=http)
         given = await device.join(digest)
         if given.asked and number % 3:
             device.record(digest, number % 3 == 1)
         await device.wait_and_report(outcomes=True)
         return given, number % 3 == 1, device.status()
 
-    async def everybody(both: Threads, digest: bytes) -> list[Any]:
+    async def everybody(servers: Threads, digest: bytes) -> list[Any]:
         async with httpx.AsyncClient(timeout=30.0) as http:
             return await asyncio.gather(
-                *(person(number, http, both, digest) for number in range(12))
+                *(person(number, http, servers, digest) for number in range(12))
             )
 
-    digest = begin(both, "Is it counted?")
-    came = [one for one in asyncio.run(everybody(both, digest)) if one[0].asked]
+    digest = begin(servers, "Is it counted?")
+    came = [one for one in asyncio.run(everybody(servers, digest)) if one[0].asked]
     receipts = [status[0] for _, _, status in came]
     assert "opened" in {receipt.outcome for receipt in receipts}
     assert {receipt.outcome for receipt in receipts} <= {"opened", "refused", "missed"}
     assert all(receipt.charged == (receipt.outcome == "opened") for receipt in receipts)
-    rounds = wait_for(lambda: _summed(both, digest))
+    rounds = wait_for(lambda: _summed(servers, digest))
     for identity, one in rounds.items():
         arrived = [
             liked
@@ -92,19 +92,21 @@ def test_answers_from_devices_are_counted_by_the_experiment(both: Threads) -> No
         assert (one["reports"], one["sums"]) == (len(arrived), [sum(arrived)])
 
 
-def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
+def _summed(servers: Threads, digest: bytes) -> dict[str, Any]:
     """The rounds that were released, by their names."""
-    rounds = both.status(digest)["rounds"]
+    rounds = servers.status(digest)["rounds"]
     return {one["round"]: one for one in rounds if one["sums"] is not None}
 
 
 @pytest.mark.extended
 def test_an_aborted_round_below_its_minimum_is_refunded_over_http(
-    both: Threads, ledger: Ledger
+    servers: Threads, ledger: Ledger
 ) -> None:
     few = Aggregation(4)
-    digest = begin(both, "Is it refunded?", Timing(joining=3, margin=4, grace=2), aggregation=few)
-    with Device(ledger, pins(both)) as device:
+    digest = begin(
+        servers, "Is it refunded?", Timing(joining=3, margin=4, grace=2), aggregation=few
+    )
+    with Device(ledger, pins(servers)) as device:
         assert device.join(digest).asked
         device.wait_and_report()
         assert ledger.spent == 1
@@ -115,24 +117,26 @@ def test_an_aborted_round_below_its_minimum_is_refunded_over_http(
 
 
 @pytest.mark.extended
-def test_a_device_sends_its_encrypted_report_after_a_crash(both: Threads, tmp_path: Path) -> None:
+def test_a_device_sends_its_encrypted_report_after_a_crash(
+    servers: Threads, tmp_path: Path
+) -> None:
     """The first attempt reaches nobody, and the process is gone after it."""
 
     def lost(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("lost")
 
-    digest = begin(both, "Is it sent again?")
-    with Device(Ledger(tmp_path / "ledger.db"), pins(both)) as device:
+    digest = begin(servers, "Is it sent again?")
+    with Device(Ledger(tmp_path / "ledger.db"), pins(servers)) as device:
         given = device.join(digest)
         device.record(digest, 1)
     assert given.reports_at is not None
     time.sleep(max(0.0, given.reports_at - time.time()))
     dead = httpx.Client(transport=httpx.MockTransport(lost))
-    Device(device.ledger, pins(both), http=dead).run_due()
+    Device(device.ledger, pins(servers), http=dead).run_due()
     digests = [half.digest for half in device.status()[0].shares]
     assert len(digests) == 2
     device.ledger.close()
-    with Device(Ledger(tmp_path / "ledger.db"), pins(both)) as again:
+    with Device(Ledger(tmp_path / "ledger.db"), pins(servers)) as again:
         again.wait_and_report()
     (receipt,) = again.status()
     assert [half.digest for half in receipt.shares] == digests
@@ -140,16 +144,16 @@ def test_a_device_sends_its_encrypted_report_after_a_crash(both: Threads, tmp_pa
     again.ledger.close()
 
 
-def test_paused_and_stopped_experiments_assign_no_slots(both: Threads) -> None:
-    digest = begin(both, "Is it paused?")
-    for change in (both.coordinator.pause, both.coordinator.stop):
+def test_paused_and_stopped_experiments_assign_no_slots(servers: Threads) -> None:
+    digest = begin(servers, "Is it paused?")
+    for change in (servers.coordinator.pause, servers.coordinator.stop):
         change(digest)
-        with Device(Ledger(":memory:"), pins(both)) as device:
+        with Device(Ledger(":memory:"), pins(servers)) as device:
             assert not device.join(digest).asked
 
 
-def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
-    digest, mine = begin(both, "Is it pinned?"), pins(both)
+def test_devices_pin_keys_against_real_servers(servers: Threads) -> None:
+    digest, mine = begin(servers, "Is it pinned?"), pins(servers)
     assert mine.helper is not None
     with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
         with pytest.raises(Rejected, match="must be the pinned key"):
@@ -158,15 +162,15 @@ def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
             device.join(bytes(32))
 
 
-def test_only_an_invited_participant_takes_part(both: Threads) -> None:
-    digest = begin(both, "Is it by invitation?", admission="invitation")
-    (ticket,) = invitations.make(digest, both.members[0].key, 1)
-    with Device(Ledger(":memory:"), pins(both)) as device:
+def test_only_an_invited_participant_takes_part(servers: Threads) -> None:
+    digest = begin(servers, "Is it by invitation?", admission="invitation")
+    (ticket,) = invitations.make(digest, servers.members[0].key, 1)
+    with Device(Ledger(":memory:"), pins(servers)) as device:
         assert device.join(digest, ticket).asked
         device.wait_and_report()
         assert all(half.sent for half in device.status()[0].shares), device.status()
     for wrong in ("made-up", ticket[:-1] + ("A" if ticket[-1] != "A" else "B")):
-        device = Device(Ledger(":memory:"), pins(both))
+        device = Device(Ledger(":memory:"), pins(servers))
         with device, pytest.raises(Rejected, match="invitation"):
             device.join(digest, wrong)
 
@@ -174,9 +178,11 @@ def test_only_an_invited_participant_takes_part(both: Threads) -> None:
 class Altering(httpx.HTTPTransport):
     """The way to the parties, on which the announcement of a round is altered; both sign it."""
 
-    def __init__(self, both: Threads, change: Callable[[TwoServerRound], TwoServerRound]) -> None:
+    def __init__(
+        self, servers: Threads, change: Callable[[TwoServerRound], TwoServerRound]
+    ) -> None:
         super().__init__()
-        self._keys, self._change = [member.key for member in both.members], change
+        self._keys, self._change = [member.key for member in servers.members], change
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         answer = super().handle_request(request)
@@ -207,26 +213,31 @@ WEAKER: dict[str, Callable[[TwoServerRound], TwoServerRound]] = {
 }
 
 
-def test_a_round_weaker_than_the_terms_is_rejected_over_http(both: Threads) -> None:
+def test_a_round_weaker_than_the_terms_is_rejected_over_http(servers: Threads) -> None:
     """Both servers signed it, and the device draws, keeps and sends nothing."""
     slow = Timing(joining=60, margin=8, grace=60)
-    digest = begin(both, "Is it weaker?", slow, aggregation=Aggregation(2))
+    digest = begin(servers, "Is it weaker?", slow, aggregation=Aggregation(2))
     for reason, change in WEAKER.items():
         ledger = Ledger(":memory:")
-        with Altering(both, change) as way, Device(ledger, pins(both), http=way) as device:
+        with Altering(servers, change) as way, Device(ledger, pins(servers), http=way) as device:
             with pytest.raises(Rejected, match=reason):
                 device.join(digest)
             assert not device.status()
             assert ledger.spent == 0
-    with Altering(both, lambda one: one) as way, Device(ledger, pins(both), http=way) as device:
+    with (
+        Altering(servers, lambda one: one) as way,
+        Device(ledger, pins(servers), http=way) as device,
+    ):
         assert device.join(digest).asked
-    both.coordinator.stop(digest)
+    servers.coordinator.stop(digest)
 
 
 @pytest.mark.extended
-def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledger: Ledger) -> None:
-    digest = begin(both, "Is it a flag?")
-    with Device(ledger, pins(both)) as device:
+def test_a_flag_is_evaluated_tracked_and_reported_over_http(
+    servers: Threads, ledger: Ledger
+) -> None:
+    digest = begin(servers, "Is it a flag?")
+    with Device(ledger, pins(servers)) as device:
         api.set_provider_and_wait(TacitProvider(device, {"greeting": Flag(digest.hex())}))
         client = api.get_client()
         assert client.get_string_value("greeting", "none") in ("plain", "friendly", "short")
@@ -238,10 +249,10 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
 
 @pytest.mark.extended
 def test_the_documented_device_programs_run(
-    both: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    servers: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/devices.md").read_text(encoding="utf-8")
-    digest, mine = begin(both, "Does the page work?"), pins(both)
+    digest, mine = begin(servers, "Does the page work?"), pins(servers)
     said = {
         "https://coordinator.example": mine.address,
         "COORDINATOR_KEY": mine.coordinator,

@@ -25,7 +25,7 @@ from tacit.terms import cosign
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     with served(tmp_path_factory.mktemp("doctor"), rate=50, burst=500) as made:
         made.begin()
         yield made
@@ -74,11 +74,11 @@ def states(found: list[Finding], where: str) -> dict[str, str]:
     return {one.what: one.state for one in found if one.where == where}
 
 
-def test_a_correct_deployment_has_no_broken_checks(both: Threads) -> None:
-    pins = [both.keys[0].hex(), fingerprint(both.keys[1])]
-    found = examine([both.urls[0]], pins, metrics_meant=True)
+def test_a_correct_deployment_has_no_broken_checks(servers: Threads) -> None:
+    pins = [servers.keys[0].hex(), fingerprint(servers.keys[1])]
+    found = examine([servers.urls[0]], pins, metrics_meant=True)
     assert [one for one in found if one.state == BROKEN] == []
-    for url in both.urls:  # the helper was found through the terms
+    for url in servers.urls:  # the helper was found through the terms
         seen = states(found, url)
         assert seen.pop("TLS") == WARNING
         assert set(seen.values()) == {OK}
@@ -90,10 +90,10 @@ def test_a_correct_deployment_has_no_broken_checks(both: Threads) -> None:
     assert states(found, "both") == {"apart": WARNING}
 
 
-def test_public_metrics_are_a_warning_unless_intended(both: Threads) -> None:
-    assert states(examine([both.urls[0]]), both.urls[0])["metrics"] == WARNING
-    found = examine([both.urls[0]], metrics_meant=True)
-    assert states(found, both.urls[0])["metrics"] == OK
+def test_public_metrics_are_a_warning_unless_intended(servers: Threads) -> None:
+    assert states(examine([servers.urls[0]]), servers.urls[0])["metrics"] == WARNING
+    found = examine([servers.urls[0]], metrics_meant=True)
+    assert states(found, servers.urls[0])["metrics"] == OK
 
 
 @pytest.mark.extended
@@ -135,19 +135,19 @@ def test_a_party_without_rate_limits_is_broken(
     ],
 )
 def test_defects_of_a_proxy_are_detected(
-    both: Threads, broken: dict[str, Any], what: str, state: str
+    servers: Threads, broken: dict[str, Any], what: str, state: str
 ) -> None:
-    with proxied(both.urls[0], **broken) as url:
+    with proxied(servers.urls[0], **broken) as url:
         found = examine([url])
         assert states(found, url)[what] == state
         assert all(one.fix for one in found if one.state != OK)
 
 
-def test_keys_other_than_the_pinned_ones_are_broken(both: Threads) -> None:
-    found = examine([both.urls[1]], ["ab" * 32, both.keys[0].hex()])
+def test_keys_other_than_the_pinned_ones_are_broken(servers: Threads) -> None:
+    found = examine([servers.urls[1]], ["ab" * 32, servers.keys[0].hex()])
     assert states(found, "helper's key") == {"pinned": BROKEN}
     assert states(found, "coordinator's key") == {"pinned": OK}
-    assert {one.state for one in examine([both.urls[1]]) if one.what == "pinned"} == {WARNING}
+    assert {one.state for one in examine([servers.urls[1]]) if one.what == "pinned"} == {WARNING}
 
 
 @pytest.mark.extended
@@ -174,10 +174,10 @@ def test_an_address_that_is_no_party_is_broken(command: Command) -> None:
     assert "64 hexadecimal digits" in rejected(command("doctor", "http://x", "--pin", "zz"))
 
 
-def test_the_operator_learns_who_can_read_the_key_files(both: Threads, command: Command) -> None:
-    member = both.members[0]
+def test_the_operator_learns_who_can_read_the_key_files(servers: Threads, command: Command) -> None:
+    member = servers.members[0]
     assert {one.state for one in examine_files(member.config)} == {OK}
-    words = ("doctor", both.urls[0], "--config", member.path)
+    words = ("doctor", servers.urls[0], "--config", member.path)
     code, out, _ = command(*words)
     assert code == 0
     assert "exclude the key files" in out

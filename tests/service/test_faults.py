@@ -221,7 +221,7 @@ class Story:
         return len(released)
 
 
-def play(directory: Path, seed: int) -> int:
+def run_schedule(directory: Path, seed: int) -> int:
     directory.mkdir()
     story = Story(directory, seed)
     try:
@@ -233,13 +233,13 @@ def play(directory: Path, seed: int) -> int:
 
 @pytest.mark.extended
 def test_crashes_and_restored_databases_release_nothing_twice(tmp_path: Path) -> None:
-    assert sum(play(tmp_path / str(seed), seed) for seed in range(2)) > 1
+    assert sum(run_schedule(tmp_path / str(seed), seed) for seed in range(2)) > 1
 
 
 @pytest.mark.slow
 def test_many_crashes_and_restored_databases_release_nothing_twice(tmp_path: Path) -> None:
     """About one round in each history is released: they are short, and mostly of crashes."""
-    assert sum(play(tmp_path / str(seed), seed) for seed in range(100, 600)) > 400
+    assert sum(run_schedule(tmp_path / str(seed), seed) for seed in range(100, 600)) > 400
 
 
 @pytest.mark.extended

@@ -53,7 +53,7 @@ def front(limits: Limits | None = None, origins: tuple[str, ...] = ("*",)) -> Li
     return made
 
 
-def ask(app: LimitsMiddleware, method: str, path: str, **more: Any) -> httpx.Response:
+def send_request(app: LimitsMiddleware, method: str, path: str, **more: Any) -> httpx.Response:
     async def asked() -> httpx.Response:
         transport = httpx.ASGITransport(app, client=("192.0.2.7", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
@@ -81,10 +81,10 @@ def test_a_body_is_accepted_up_to_its_limit(method: str, path: str, most: int) -
         for _ in range(size):
             yield b"x"
 
-    assert ask(app, method, path, content=b"x" * most).text == str(most)
-    assert ask(app, method, path, content=in_parts(most)).text == str(most)
+    assert send_request(app, method, path, content=b"x" * most).text == str(most)
+    assert send_request(app, method, path, content=in_parts(most)).text == str(most)
     for content in (b"x" * (most + 1), in_parts(most + 1)):
-        rejected = ask(app, method, path, content=content)
+        rejected = send_request(app, method, path, content=content)
         assert rejected.status_code == 413
         assert rejected.json()["type"] == "/problems/body-too-large"
         rule = "exactly" if path == REPORT else "at most"
@@ -96,7 +96,7 @@ def test_a_report_body_has_an_exact_size() -> None:
         yield b"x" * 9
 
     for content in (b"x" * 9, in_parts(), b""):
-        rejected = ask(front(), "PUT", REPORT, content=content)
+        rejected = send_request(front(), "PUT", REPORT, content=content)
         assert (rejected.status_code, "exactly 10 bytes" in rejected.text) == (422, True)
 
 
@@ -110,10 +110,14 @@ def test_a_larger_body_needs_the_admin_token() -> None:
             ("Bearer wrong", 21, 401),
             ("Bearer wrong", 31, 413),
         ):
-            said = ask(app, "POST", path, content=b"x" * size, headers={"authorization": header})
+            said = send_request(
+                app, "POST", path, content=b"x" * size, headers={"authorization": header}
+            )
             assert said.status_code == status, (header, size)
     assert said.headers["connection"] == "close"
-    asked = ask(app, "POST", PLACES, content=b"x" * 21, headers={"authorization": "Bearer right"})
+    asked = send_request(
+        app, "POST", PLACES, content=b"x" * 21, headers={"authorization": "Bearer right"}
+    )
     assert asked.status_code == 413
 
 
@@ -192,24 +196,26 @@ def test_a_stalled_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.5)
         yield b"x" * 5
 
-    assert ask(front(), "PUT", REPORT, content=slow()).status_code == 408
+    assert send_request(front(), "PUT", REPORT, content=slow()).status_code == 408
 
 
 def test_an_address_over_its_rate_gets_a_retry_time() -> None:
     app = front(Limits(rate=1, burst=2, behind_proxy=False))
-    assert [ask(app, "GET", "/").status_code for _ in range(3)] == [200, 200, 429]
-    assert ask(app, "GET", "/").headers["retry-after"] == "1"
+    assert [send_request(app, "GET", "/").status_code for _ in range(3)] == [200, 200, 429]
+    assert send_request(app, "GET", "/").headers["retry-after"] == "1"
 
 
 def test_behind_a_proxy_the_last_entry_of_the_configured_header_counts() -> None:
     app = front(Limits(rate=1, burst=1))
-    assert {ask(app, "GET", "/").status_code for _ in range(5)} == {200}
+    assert {send_request(app, "GET", "/").status_code for _ in range(5)} == {200}
     app = front(Limits(rate=1, burst=1, address_header="X-Forwarded-For"))
     for lie in ("1.1.1.1", "2.2.2.2"):
         headers = {"X-Forwarded-For": f"{lie}, 192.0.2.9"}
-        told = ask(app, "GET", "/", headers=headers).status_code
+        told = send_request(app, "GET", "/", headers=headers).status_code
         assert told == (200 if lie == "1.1.1.1" else 429)
-    assert ask(app, "GET", "/", headers={"X-Forwarded-For": "192.0.2.8"}).status_code == 200
+    assert (
+        send_request(app, "GET", "/", headers={"X-Forwarded-For": "192.0.2.8"}).status_code == 200
+    )
 
 
 def test_a_full_rate_bucket_is_forgotten() -> None:
@@ -292,11 +298,11 @@ def test_clients_of_a_dual_stack_socket_are_limited_separately() -> None:
 def test_any_origin_may_call_device_endpoints_without_credentials() -> None:
     app, origin = front(), {"Origin": "https://page.example"}
     for method, path in (("GET", "/experiments"), ("POST", PLACES), ("PUT", REPORT)):
-        said = ask(app, method, path, headers=origin).headers
+        said = send_request(app, method, path, headers=origin).headers
         assert said["access-control-allow-origin"] == "*"
         assert "access-control-allow-credentials" not in said
-        assert ask(app, method, path).headers["vary"] == "Origin"
-        preflight = ask(
+        assert send_request(app, method, path).headers["vary"] == "Origin"
+        preflight = send_request(
             app, "OPTIONS", path, headers=origin | {"Access-Control-Request-Method": method}
         )
         assert preflight.status_code == 200
@@ -307,44 +313,52 @@ def test_any_origin_may_call_device_endpoints_without_credentials() -> None:
 def test_preflights_count_against_the_limit_of_their_address() -> None:
     app = front(Limits(rate=1, burst=2, behind_proxy=False))
     asked = {"Origin": "https://page.example", "Access-Control-Request-Method": "PUT"}
-    told = [ask(app, "OPTIONS", REPORT, headers=asked) for _ in range(3)]
+    told = [send_request(app, "OPTIONS", REPORT, headers=asked) for _ in range(3)]
     assert [one.status_code for one in told] == [200, 200, 429]
     assert told[2].headers["retry-after"] == "1"
-    assert ask(app, "GET", "/").status_code == 429
+    assert send_request(app, "GET", "/").status_code == 429
 
 
 def test_no_foreign_origin_may_read_admin_endpoints() -> None:
     app, origin = front(), {"Origin": "https://page.example"}
     for what in ("status", "estimates", "export", "stop"):
         path = f"/experiments/{'a' * 64}/{what}"
-        assert "access-control-allow-origin" not in ask(app, "GET", path, headers=origin).headers
+        assert (
+            "access-control-allow-origin"
+            not in send_request(app, "GET", path, headers=origin).headers
+        )
         asked = origin | {"Access-Control-Request-Method": "POST"}
         assert (
-            "access-control-allow-methods" not in ask(app, "OPTIONS", path, headers=asked).headers
+            "access-control-allow-methods"
+            not in send_request(app, "OPTIONS", path, headers=asked).headers
         )
     asked = origin | {"Access-Control-Request-Method": "POST"}
-    preflight = ask(app, "OPTIONS", "/experiments", headers=asked)
+    preflight = send_request(app, "OPTIONS", "/experiments", headers=asked)
     assert preflight.headers["access-control-allow-methods"] == "GET"
 
 
 def test_only_configured_origins_may_call() -> None:
     app = front(origins=("https://app.example",))
-    said = ask(app, "GET", "/experiments", headers={"Origin": "https://app.example"}).headers
+    said = send_request(
+        app, "GET", "/experiments", headers={"Origin": "https://app.example"}
+    ).headers
     assert (said["access-control-allow-origin"], said["vary"]) == ("https://app.example", "Origin")
-    said = ask(app, "GET", "/experiments", headers={"Origin": "https://other.example"}).headers
+    said = send_request(
+        app, "GET", "/experiments", headers={"Origin": "https://other.example"}
+    ).headers
     assert "access-control-allow-origin" not in said
 
 
 def test_every_response_has_security_headers() -> None:
     for path in ("/", "/fails"):
-        said = ask(front(), "GET", path).headers
+        said = send_request(front(), "GET", path).headers
         assert said["x-content-type-options"] == "nosniff"
         assert said["cache-control"] == "no-store"
         assert "default-src 'none'" in said["content-security-policy"]
 
 
 def test_internal_errors_are_logged_without_their_message(caplog: pytest.LogCaptureFixture) -> None:
-    failed = ask(front(), "GET", "/fails")
+    failed = send_request(front(), "GET", "/fails")
     assert (failed.status_code, failed.json()["type"]) == (500, "/problems/internal-error")
     assert "secret" not in failed.text + caplog.text
     assert caplog.records[0].message == "request failed"
@@ -353,8 +367,8 @@ def test_internal_errors_are_logged_without_their_message(caplog: pytest.LogCapt
 
 def test_paths_are_counted_by_template_and_methods_by_name() -> None:
     app = front()
-    ask(app, "GET", "/rounds/who-was-it/outcome")
-    ask(app, "BREW", "/pot")
+    send_request(app, "GET", "/rounds/who-was-it/outcome")
+    send_request(app, "BREW", "/pot")
     page = app._metrics.page().decode()
     assert 'tacit_requests_total{method="GET",route="(none)",status="200"} 1.0' in page
     assert 'method="other"' in page

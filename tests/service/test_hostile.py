@@ -45,19 +45,19 @@ expected-statuses = [400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 429]
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     with served(tmp_path_factory.mktemp("hostile")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def digest(both: Threads) -> bytes:
-    return both.begin()
+def digest(servers: Threads) -> bytes:
+    return servers.begin()
 
 
 @pytest.fixture(scope="module")
-def joined(both: Threads, digest: bytes) -> Joined:
-    return both.place(digest)
+def joined(servers: Threads, digest: bytes) -> Joined:
+    return servers.place(digest)
 
 
 def rows(party: ServerParty) -> dict[str, int]:
@@ -82,14 +82,14 @@ def assert_problem(said: httpx.Response) -> None:
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_a_truncated_report_is_rejected_and_not_stored(
-    both: Threads, digest: bytes, joined: Joined, role: int
+    servers: Threads, digest: bytes, joined: Joined, role: int
 ) -> None:
-    pinned = both.pinned(digest)
+    pinned = servers.pinned(digest)
     halves = split(pinned, joined.announcement, joined.place, [1])
     half = halves[role]
     forged = ReportSlot(joined.place.number, bytes(16))
     elsewhere = ReportSlot(joined.place.number + 1, joined.place.token)
-    before = rows(both.parties[role])
+    before = rows(servers.parties[role])
     for what, body in {
         "empty": b"",
         "cut": half[:-1],
@@ -99,20 +99,20 @@ def test_a_truncated_report_is_rejected_and_not_stored(
         "without its token": split(pinned, joined.announcement, forged, [1])[role],
         "of another place": split(pinned, joined.announcement, elsewhere, [1])[role],
     }.items():
-        said = both.put(role, joined.path, body)
+        said = servers.put(role, joined.path, body)
         assert said.status_code == 422, (what, said.text)
         assert_problem(said)
     for longer in (half + b"x", b"x" * 5000):
-        said = both.put(role, joined.path, longer)
+        said = servers.put(role, joined.path, longer)
         assert (said.status_code, f"exactly {len(half)} bytes" in said.text) == (413, True)
         assert_problem(said)
-    assert rows(both.parties[role]) == before
+    assert rows(servers.parties[role]) == before
 
 
 def test_a_report_is_bound_to_its_slot_and_round(
-    both: Threads, digest: bytes, joined: Joined
+    servers: Threads, digest: bytes, joined: Joined
 ) -> None:
-    half = split(both.pinned(digest), joined.announcement, joined.place, [1])[0]
+    half = split(servers.pinned(digest), joined.announcement, joined.place, [1])[0]
     name = joined.round.identity.hex()
     for path, status in {
         f"/rounds/{name}/reports/{joined.place.number + 1}": 422,
@@ -123,7 +123,7 @@ def test_a_report_is_bound_to_its_slot_and_round(
         f"/rounds/{'0' * 32}/reports/{joined.place.number}": 404,
         f"/rounds/{name}/reports": 404,
     }.items():
-        assert both.put(0, path, half).status_code == status, path
+        assert servers.put(0, path, half).status_code == status, path
 
 
 # Joining
@@ -150,27 +150,27 @@ def test_a_report_is_bound_to_its_slot_and_round(
     ],
 )
 def test_malformed_joins_get_no_slot(
-    both: Threads, digest: bytes, joined: Joined, body: bytes
+    servers: Threads, digest: bytes, joined: Joined, body: bytes
 ) -> None:
     del joined  # there are places
-    before = rows(both.coordinator)
+    before = rows(servers.coordinator)
     headers = {"content-type": "application/json"}
     path = f"/experiments/{digest.hex()}/places"
-    said = both.post(0, path, content=body, headers=headers)
+    said = servers.post(0, path, content=body, headers=headers)
     assert said.status_code == 422
     assert_problem(said)
-    assert rows(both.coordinator) == before
+    assert rows(servers.coordinator) == before
 
 
-def test_rejections_do_not_repeat_the_request(both: Threads, digest: bytes) -> None:
+def test_rejections_do_not_repeat_the_request(servers: Threads, digest: bytes) -> None:
     path, secret = f"/experiments/{digest.hex()}/places", "my-secret-invitation"
     for body in ({"nonce": secret}, {"nonce": "0" * 32, secret: secret, "invitation": [secret]}):
-        said = both.post(0, path, json=body)
+        said = servers.post(0, path, json=body)
         assert said.status_code == 422
         assert secret not in said.text
 
 
-def test_a_problem_names_the_field_and_the_rule(both: Threads, digest: bytes) -> None:
+def test_a_problem_names_the_field_and_the_rule(servers: Threads, digest: bytes) -> None:
     path = f"/experiments/{digest.hex()}/places"
     for body, said in {
         b"{}": "Request validation failed: `nonce` is required.",
@@ -178,21 +178,21 @@ def test_a_problem_names_the_field_and_the_rule(both: Threads, digest: bytes) ->
         b"{": "Request validation failed: `body` must be valid JSON.",
         b'{"nonce": "' + b"0" * 32 + b'", "x": 1}': "`body` must not have unknown fields.",
     }.items():
-        found = both.post(0, path, content=body, headers={"content-type": "application/json"})
+        found = servers.post(0, path, content=body, headers={"content-type": "application/json"})
         assert found.json()["detail"].endswith(said)
 
 
-def test_an_unknown_experiment_cannot_be_joined(both: Threads) -> None:
+def test_an_unknown_experiment_cannot_be_joined(servers: Threads) -> None:
     asked = {"nonce": "0" * 32}
-    assert both.post(0, f"/experiments/{'0' * 64}/places", json=asked).status_code == 404
-    assert both.post(0, "/experiments/short/places", json=asked).status_code == 422
-    assert both.post(1, f"/experiments/{'0' * 64}/places", json=asked).status_code == 404
+    assert servers.post(0, f"/experiments/{'0' * 64}/places", json=asked).status_code == 404
+    assert servers.post(0, "/experiments/short/places", json=asked).status_code == 422
+    assert servers.post(1, f"/experiments/{'0' * 64}/places", json=asked).status_code == 404
 
 
 # Signatures
 
 
-def calls(digest: bytes, joined: Joined) -> dict[str, dict[str, Any]]:
+def helper_calls(digest: bytes, joined: Joined) -> dict[str, dict[str, Any]]:
     name = f"/rounds/{joined.round.identity.hex()}"
     described = joined.round.encode()
     return {
@@ -206,21 +206,23 @@ def calls(digest: bytes, joined: Joined) -> dict[str, dict[str, Any]]:
     }
 
 
-def called(both: Threads, named: bytes, asked: str, body: bytes, **changed: Any) -> dict[str, str]:
+def called(
+    servers: Threads, named: bytes, asked: str, body: bytes, **changed: Any
+) -> dict[str, str]:
     """The headers of a call by the coordinator, with other fields than the right ones."""
-    method, key = changed.pop("method", "POST"), changed.pop("key", both.members[0].key)
+    method, key = changed.pop("method", "POST"), changed.pop("key", servers.members[0].key)
     path = changed.pop("path", asked)
     header = CallHeader.of(named, body, int(time.time()), os.urandom(16))
     return sign_call(path, replace(header, **changed), key, method)
 
 
 def test_the_helper_answers_the_coordinator_only(
-    both: Threads, digest: bytes, joined: Joined
+    servers: Threads, digest: bytes, joined: Joined
 ) -> None:
-    stranger, helper = Ed25519PrivateKey.generate(), both.members[1].key
-    for path, asked in calls(digest, joined).items():
+    stranger, helper = Ed25519PrivateKey.generate(), servers.members[1].key
+    for path, asked in helper_calls(digest, joined).items():
         body = json.dumps(asked).encode()
-        make = partial(called, both, digest, path, body)
+        make = partial(called, servers, digest, path, body)
         right = make()
         for what, headers, status in (
             ("right", right, 200),
@@ -242,7 +244,7 @@ def test_the_helper_answers_the_coordinator_only(
             ("an old call", make(time=int(time.time()) - 310), 503),
             ("a call of later", make(time=int(time.time()) + 310), 503),
         ):
-            said = both.post(
+            said = servers.post(
                 1, path, content=body, headers=headers | {"content-type": "application/json"}
             )
             assert said.status_code == status, (path, what, said.text)
@@ -251,23 +253,25 @@ def test_the_helper_answers_the_coordinator_only(
 
 
 def test_a_call_for_another_experiment_is_rejected(
-    both: Threads, digest: bytes, joined: Joined
+    servers: Threads, digest: bytes, joined: Joined
 ) -> None:
-    other = both.begin(question="Another one?")
-    for path, asked in calls(digest, joined).items():
+    other = servers.begin(question="Another one?")
+    for path, asked in helper_calls(digest, joined).items():
         body = json.dumps(asked).encode()
-        headers = called(both, other, path, body) | {"content-type": "application/json"}
-        said = both.post(1, path, content=body, headers=headers)
+        headers = called(servers, other, path, body) | {"content-type": "application/json"}
+        said = servers.post(1, path, content=body, headers=headers)
         assert (said.status_code, "experiment of the round" in said.text) == (403, True)
 
 
 def test_a_call_about_another_round_than_its_path_is_rejected(
-    both: Threads, digest: bytes, joined: Joined
+    servers: Threads, digest: bytes, joined: Joined
 ) -> None:
-    asked = calls(digest, joined)[f"/rounds/{joined.round.identity.hex()}/description"]
+    asked = helper_calls(digest, joined)[f"/rounds/{joined.round.identity.hex()}/description"]
     path, body = f"/rounds/{'1' * 32}/description", json.dumps(asked).encode()
-    headers = new_call(path, digest, body, both.members[0].key)
-    said = both.post(1, path, content=body, headers=headers | {"content-type": "application/json"})
+    headers = new_call(path, digest, body, servers.members[0].key)
+    said = servers.post(
+        1, path, content=body, headers=headers | {"content-type": "application/json"}
+    )
     assert (said.status_code, "the round in the path" in said.text) == (422, True)
 
 
@@ -279,14 +283,14 @@ def test_a_call_about_another_round_than_its_path_is_rejected(
     ],
 )
 def test_the_helper_rejects_a_longer_grace_and_another_suite(
-    both: Threads, digest: bytes, joined: Joined, changed: dict[str, Any], reason: str
+    servers: Threads, digest: bytes, joined: Joined, changed: dict[str, Any], reason: str
 ) -> None:
-    owner, identity = both.members[0].key, os.urandom(16)
+    owner, identity = servers.members[0].key, os.urandom(16)
 
     def call(what: str, asked: dict[str, Any]) -> httpx.Response:
         path, body = f"/rounds/{identity.hex()}/{what}", json.dumps(asked).encode()
         headers = new_call(path, digest, body, owner) | {"content-type": "application/json"}
-        return both.post(1, path, content=body, headers=headers)
+        return servers.post(1, path, content=body, headers=headers)
 
     number = int(changed.get("suite", joined.round.suite))
     made = call("keys", {"experiment": digest.hex(), "sealing": number})
@@ -306,58 +310,58 @@ def test_the_helper_rejects_a_longer_grace_and_another_suite(
     )
     assert said.status_code == 422
     assert reason in said.text
-    assert identity not in {row.identity for row in both.helper.rounds(*schema.LIVE)}
+    assert identity not in {row.identity for row in servers.helper.rounds(*schema.LIVE)}
 
 
-def test_only_the_helpers_signature_activates_terms(both: Threads) -> None:
-    terms = both.terms(("a", "b", "c"), question="Signed by whom?")
-    name = both.coordinator.create(terms, experiment_of(options=("a", "b", "c")), TIMING).hex()
+def test_only_the_helpers_signature_activates_terms(servers: Threads) -> None:
+    terms = servers.terms(("a", "b", "c"), question="Signed by whom?")
+    name = servers.coordinator.create(terms, experiment_of(options=("a", "b", "c")), TIMING).hex()
     path = f"/experiments/{name}/cosignature"
-    own = cosign(terms, both.members[0].key).hex()
+    own = cosign(terms, servers.members[0].key).hex()
     for forged in ("0" * 128, own):
-        assert both.post(0, path, json={"signature": forged}).status_code == 422
-    said = both.get(0, f"/experiments/{name}/terms").json()
+        assert servers.post(0, path, json={"signature": forged}).status_code == 422
+    said = servers.get(0, f"/experiments/{name}/terms").json()
     assert (said["state"], said["signatures"]) == ("unsigned", [own])
-    assert both.ask(bytes.fromhex(name)).status_code == 409
+    assert servers.ask(bytes.fromhex(name)).status_code == 409
 
 
-def test_the_helper_rejects_terms_that_it_did_not_sign(both: Threads, digest: bytes) -> None:
-    terms = both.pinned(digest).terms
+def test_the_helper_rejects_terms_that_it_did_not_sign(servers: Threads, digest: bytes) -> None:
+    terms = servers.pinned(digest).terms
     foreign = replace(terms, question="Foreign?")
     weaker = replace(terms, predecessor=digest, guarantee=StatedGuarantee(Fraction(2)))
-    keys = [one.key for one in both.members]
-    before = rows(both.helper)
+    keys = [one.key for one in servers.members]
+    before = rows(servers.helper)
     for offered, signatures in (
         (foreign, ["0" * 128, "0" * 128]),
         (foreign, [cosign(foreign, keys[0]).hex()] * 2),
         (weaker, [cosign(weaker, key).hex() for key in keys]),
     ):
         asked = {"terms": offered.encode().decode(), "signatures": signatures}
-        assert both.post(1, "/experiments", json=asked).status_code == 401
-        said = both.post(1, "/experiments", json=asked, headers=ADMIN)
+        assert servers.post(1, "/experiments", json=asked).status_code == 401
+        said = servers.post(1, "/experiments", json=asked, headers=ADMIN)
         assert said.status_code == 422, said.text
-    assert rows(both.helper) == before
+    assert rows(servers.helper) == before
 
 
 # Everything that the documents allow, and more
 
 
-def test_unknown_paths_and_methods_are_problem_documents(both: Threads) -> None:
+def test_unknown_paths_and_methods_are_problem_documents(servers: Threads) -> None:
     for role in (0, 1):
         for path in ("/", "/nowhere", "/experiments/", "/docs", "/redoc", "//", "/%00", "/.git"):
             if (role, path) == (0, "/"):
                 continue  # the coordinator's page
-            said = both.get(role, path)
+            said = servers.get(role, path)
             assert said.status_code == 404
             assert_problem(said)
-        said = both.client.delete(both.urls[role] + "/experiments")
+        said = servers.client.delete(servers.urls[role] + "/experiments")
         assert said.status_code == 405
         assert "GET" in said.headers["allow"]
 
 
-def test_the_openapi_documents_describe_every_response(both: Threads) -> None:
+def test_the_openapi_documents_describe_every_response(servers: Threads) -> None:
     for role in (0, 1):
-        document = both.get(role, "/openapi.json").json()
+        document = servers.get(role, "/openapi.json").json()
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 numbers = set(operation["responses"])
@@ -391,23 +395,23 @@ def schemathesis(url: str, directory: Path, *words: str) -> str:
 @pytest.mark.extended
 @pytest.mark.parametrize("role", [0, 1])
 def test_unauthenticated_requests_get_documented_responses_only(
-    both: Threads, tmp_path: Path, role: int
+    servers: Threads, tmp_path: Path, role: int
 ) -> None:
-    found = schemathesis(both.urls[role], tmp_path, "--phases=coverage", "--seed=1")
+    found = schemathesis(servers.urls[role], tmp_path, "--phases=coverage", "--seed=1")
     assert found == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", [0, 1])
 def test_authenticated_requests_get_documented_responses_only(
-    both: Threads, digest: bytes, joined: Joined, tmp_path: Path, role: int
+    servers: Threads, digest: bytes, joined: Joined, tmp_path: Path, role: int
 ) -> None:
     (tmp_path / "schemathesis.toml").write_text(
         f'[parameters]\n"path.digest" = "{digest.hex()}"\n'
         f'"path.identity" = "{joined.round.identity.hex()}"\n'
     )
     found = schemathesis(
-        both.urls[role],
+        servers.urls[role],
         tmp_path,
         "--phases=coverage,fuzzing",
         "--max-examples=30",
@@ -417,15 +421,15 @@ def test_authenticated_requests_get_documented_responses_only(
     assert found == ""
 
 
-def test_malformed_http_is_answered_and_the_next_request_served(both: Threads) -> None:
-    host, port = both.urls[0].removeprefix("http://").split(":")
+def test_malformed_http_is_answered_and_the_next_request_served(servers: Threads) -> None:
+    host, port = servers.urls[0].removeprefix("http://").split(":")
     negative = b"PUT /x HTTP/1.1\r\nContent-Length: -5\r\n\r\n"
     for nonsense in (b"\x00\xff\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", negative):
         with socket.create_connection((host, int(port)), timeout=30) as line:
             line.sendall(nonsense)
             said = line.recv(2000)
             assert said.startswith(b"HTTP/1.1 400 ")  # by uvicorn, in plain text
-    assert both.get(0, "/healthz").status_code == 200
+    assert servers.get(0, "/healthz").status_code == 200
 
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
@@ -440,9 +444,9 @@ HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         [b"GET /" + b"x" * connections.LARGEST + b" HTTP/1.1\r\n\r\n"],
     ],
 )
-def test_oversized_headers_are_rejected(both: Threads, head: list[bytes]) -> None:
+def test_oversized_headers_are_rejected(servers: Threads, head: list[bytes]) -> None:
     """Whole, in many, in parts without an end, or a path."""
-    host, port = both.urls[0].removeprefix("http://").split(":")
+    host, port = servers.urls[0].removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as line:
         for part in head:
             line.sendall(part)
@@ -460,10 +464,10 @@ def test_oversized_headers_are_rejected(both: Threads, head: list[bytes]) -> Non
 
 @pytest.mark.parametrize("begun", [b"", b"GET /heal", HEAD[:-1]])
 def test_a_stalled_request_times_out(
-    both: Threads, begun: bytes, monkeypatch: pytest.MonkeyPatch
+    servers: Threads, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "SLOWEST", 0.2)
-    host, port = both.urls[0].removeprefix("http://").split(":")
+    host, port = servers.urls[0].removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as line:
         line.sendall(begun)
         assert line.recv(100) == b""

@@ -64,7 +64,7 @@ class Following:
             self.stack.callback(server.end)
             server.wait_for(f"http://127.0.0.1:{self.ports[words[1]]}/readyz", lambda: None)
             return
-        self.said[" ".join(words[:2])] = run(["-m", "tacit", *words])
+        self.said[" ".join(words[:2])] = run_command(["-m", "tacit", *words])
 
     def wait_for_rounds(self) -> str:
         """Wait until the coordinator has announced rounds; the experiment."""
@@ -80,7 +80,7 @@ class Following:
         raise AssertionError("no round was announced")
 
 
-def run(words: list[str]) -> str:
+def run_command(words: list[str]) -> str:
     done = subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, timeout=300, check=False
     )
@@ -108,7 +108,7 @@ def test_the_page_of_each_trust_model_runs(
         for words in steps:
             if words[:2] == ["experiment", "status"]:
                 reader.wait_for_rounds()
-                told = run(["-c", program])
+                told = run_command(["-c", program])
             reader.follow(words)
     assert noise in reader.said["experiment check"]
     created = reader.said["experiment create"]
@@ -157,7 +157,7 @@ def test_the_live_part_of_the_contextual_tutorial_runs(
         for words in steps:
             if words[:2] == ["experiment", "status"]:
                 reader.wait_for_rounds()
-                told = run(["-c", program])
+                told = run_command(["-c", program])
             reader.follow(words)
     checked = " ".join(reader.said["experiment check"].split())
     assert "8 cells of context and option" in checked

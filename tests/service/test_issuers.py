@@ -28,7 +28,7 @@ INVITED = {"admission": "invitation", "issuer": KEYS[2]}
 SHARED = ("shuffler", "secure-aggregation")
 
 
-def ask(one: Deployed, invitation: str | None) -> Assigned | Rejected:
+def request_slot(one: Deployed, invitation: str | None) -> Assigned | Rejected:
     (answer,) = one.coordinator.join([Ticket(one.digest, os.urandom(16), invitation)])
     return answer
 
@@ -38,10 +38,10 @@ def test_only_invitations_of_the_issuer_are_accepted(tmp_path: Path, trust: str)
     with deployed(definition_of(trust, **INVITED), tmp_path) as one:
         one.step(2)
         for nobody in (None, *(made for n in (0, 1) for made in one.invitations(1, SECRETS[n]))):
-            assert isinstance(ask(one, nobody), Forbidden), "a party signed it, or nobody"
+            assert isinstance(request_slot(one, nobody), Forbidden), "a party signed it, or nobody"
         (invitation,) = one.invitations(1)
-        assert isinstance(ask(one, invitation), Assigned)
-        assert isinstance(ask(one, invitation), Forbidden), "each is for one participation"
+        assert isinstance(request_slot(one, invitation), Assigned)
+        assert isinstance(request_slot(one, invitation), Forbidden), "each is for one participation"
 
 
 def test_the_shuffler_rejects_participants_invented_by_the_coordinator(
@@ -83,11 +83,13 @@ def test_a_coordinator_cannot_reuse_invitations_that_it_receives(tmp_path: Path)
         stolen = [body["invitation"] for body in bodies]
         assert len(stolen) == len(invited)
         assert not set(stolen) & set(invited)
-        assert isinstance(ask(one, stolen[0]), Forbidden), "used by its owner"
-        assert isinstance(ask(one, invited[0]), Forbidden), "it is one invitation in both forms"
+        assert isinstance(request_slot(one, stolen[0]), Forbidden), "used by its owner"
+        assert isinstance(request_slot(one, invited[0]), Forbidden), (
+            "it is one invitation in both forms"
+        )
         fresh, *_ = one.invitations(1)
         assert fresh is not None
-        assigned = ask(one, without_secret(fresh))
+        assigned = request_slot(one, without_secret(fresh))
         assert isinstance(assigned, Assigned)
         assert assigned.slot is not None
         assert one.helper is not None

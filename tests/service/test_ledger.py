@@ -58,7 +58,7 @@ def joining(
     )
 
 
-def halves(running: OpenParticipation) -> dict[int, bytes]:
+def report_shares(running: OpenParticipation) -> dict[int, bytes]:
     assert running.levels is not None
     return {0: b"first" + bytes(running.levels), 1: b"second"}
 
@@ -97,7 +97,7 @@ def test_charges_are_exact_and_within_both_limits(
         identity = number.to_bytes(16, "big")
         try:
             ledger.join(joining(of, identity, cost))
-            ledger.charge(identity, halves)
+            ledger.charge(identity, report_shares)
         except Rejected:
             assert not room
         else:
@@ -134,7 +134,7 @@ def test_a_cheap_round_counts_as_one_participation_also_after_a_restart(tmp_path
     for number in (0, 1):
         ledger = remembering(tmp_path / "ledger.db")
         ledger.join(joining(terms(), bytes([number]) * 16, cheap))
-        ledger.charge(bytes([number]) * 16, halves)
+        ledger.charge(bytes([number]) * 16, report_shares)
         ledger.end(bytes([number]) * 16, ParticipationOutcome.RELEASED)
         ledger.close()
     ledger = remembering(tmp_path / "ledger.db", terms(), successor)
@@ -155,7 +155,7 @@ def test_only_a_refund_restores_a_participation() -> None:
     ledger = remembering(":memory:")
     for number in (0, 1):
         ledger.join(joining(terms(), bytes([number]) * 16, Fraction(1, 9)))
-        ledger.charge(bytes([number]) * 16, halves)
+        ledger.charge(bytes([number]) * 16, report_shares)
     for outcome in (ParticipationOutcome.ABORTED, ParticipationOutcome.UNKNOWN):
         ledger.end(bytes(16), outcome)
         with pytest.raises(Rejected, match="participations"):
@@ -290,7 +290,7 @@ def test_the_participants_own_limit_includes_other_experiments() -> None:
     ledger = remembering(":memory:", first, second)
     ledger.set_own_limit(Fraction(3, 4))
     ledger.join(joining(first))
-    ledger.charge(bytes(16), halves)
+    ledger.charge(bytes(16), report_shares)
     with pytest.raises(Rejected, match="must be at most 1/4, the rest of your own limit 3/4"):
         ledger.join(joining(second, bytes([1]) * 16))
     ledger.join(joining(second, bytes([1]) * 16, Fraction(1, 4)))
@@ -328,7 +328,7 @@ def test_charge_and_ciphertext_are_stored_atomically(tmp_path: Path) -> None:
     assert seen == [[(0, "[0]")]]
     assert rows(ledger, "SELECT charged, levels FROM rounds") == [(0, "[0]")]
     assert rows(ledger, "SELECT * FROM shares") == []
-    ledger.charge(bytes(16), halves)
+    ledger.charge(bytes(16), report_shares)
     assert rows(ledger, "SELECT charged, levels FROM rounds") == [(1, None)]
     assert rows(ledger, "SELECT encrypted FROM shares") == [(b"first\x00",), (b"second",)]
     ledger.charge(bytes(16), lambda _: pytest.fail("encrypted twice"))
@@ -362,7 +362,7 @@ def test_a_transaction_is_applied_completely_or_not_at_all(tmp_path: Path) -> No
     def fail() -> None:
         with ledger.together():
             ledger.join(joining(terms()))
-            ledger.charge(bytes(16), halves)
+            ledger.charge(bytes(16), report_shares)
             assert ledger.spent == Fraction(1, 2)
             assert rows(ledger, "SELECT * FROM rounds") == []  # nobody else sees it yet
             raise ZeroDivisionError
@@ -373,7 +373,7 @@ def test_a_transaction_is_applied_completely_or_not_at_all(tmp_path: Path) -> No
     assert not ledger.running()
     with ledger.together():
         ledger.join(joining(terms()))
-        ledger.charge(bytes(16), halves)
+        ledger.charge(bytes(16), report_shares)
     assert rows(ledger, "SELECT charged FROM rounds") == [(1,)]
     ledger.close()
 
@@ -382,7 +382,7 @@ def test_a_refund_happens_once(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
     for number in (0, 1):
         ledger.join(joining(terms(), bytes([number]) * 16))
-        ledger.charge(bytes([number]) * 16, halves)
+        ledger.charge(bytes([number]) * 16, report_shares)
     for _ in range(2):
         ledger.end(bytes(16), ParticipationOutcome.ABORTED, refund=True)
     assert ledger.spent == Fraction(1, 2)
@@ -442,7 +442,7 @@ def test_no_other_writer_intervenes_between_check_and_charge(ledger: Ledger) -> 
         other = sqlite3.connect(ledger.path, timeout=0)
         with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("BEGIN IMMEDIATE")
-        return halves(running)
+        return report_shares(running)
 
     ledger.charge(bytes(16), make)
     assert ledger.spent == Fraction(1, 2)
@@ -451,7 +451,7 @@ def test_no_other_writer_intervenes_between_check_and_charge(ledger: Ledger) -> 
 def test_a_due_attempt_is_made_by_one_process(ledger: Ledger) -> None:
     ledger.remember(pinned(terms()), "running", START)
     ledger.join(joining(terms()))
-    ledger.charge(bytes(16), halves)
+    ledger.charge(bytes(16), report_shares)
     first, second = ledger.deliveries(bytes(16))
     assert ledger.claim(first, Attempt.REPORT, START)
     assert not ledger.claim(first, Attempt.REPORT, START)
@@ -593,7 +593,7 @@ def spent_ledger(count: int, start: int = 0) -> Ledger:
     for number in range(start, start + count):
         identity = bytes([number]) * 16
         ledger.join(joining(OFTEN, identity, Fraction(1, 4)))
-        ledger.charge(identity, halves)
+        ledger.charge(identity, report_shares)
     return ledger
 
 
@@ -632,7 +632,7 @@ def reporting(seed: int, charge: bool = True) -> Ledger:
     ledger = remembering(":memory:", OFTEN)
     ledger.join(joining(OFTEN, cost=Fraction(1, 4), seed=bytes([seed]) * 32))
     if charge:
-        ledger.charge(bytes(16), halves)
+        ledger.charge(bytes(16), report_shares)
     return ledger
 
 
@@ -658,7 +658,7 @@ def test_participations_of_both_devices_in_one_round_use_budget() -> None:
     for number, ledger in enumerate((one, other)):
         ledger.join(joining(twice, cost=Fraction(1, 4), seed=bytes([number]) * 32))
     one.merge(other.export())
-    one.charge(bytes(16), halves)  # room for both: its own counts once
+    one.charge(bytes(16), report_shares)  # room for both: its own counts once
     with pytest.raises(Rejected, match="number of participations is 2"):
         one.join(joining(twice, bytes([1]) * 16, Fraction(1, 4)))
 
@@ -676,7 +676,7 @@ def test_outcomes_of_participations_are_independent() -> None:
     known = one.known(OFTEN.digest)
     assert known is not None
     assert (known.reports_at, known.pending) == (START + 60, Fraction(1, 4))
-    one.charge(bytes(16), halves)
+    one.charge(bytes(16), report_shares)
     assert one.spent == Fraction(1, 2)
     assert [len(receipt.shares) for receipt in one.receipts()] == [2]
     one.end(bytes(16), ParticipationOutcome.ABORTED, refund=True)
@@ -739,7 +739,7 @@ def test_withdrawal_deletes_unsent_data_and_refunds_nothing() -> None:
     ledger = remembering(":memory:", OFTEN)
     encrypted, waiting = bytes(16), bytes([1]) * 16
     ledger.join(joining(OFTEN, encrypted, Fraction(1, 3)))
-    ledger.charge(encrypted, halves)
+    ledger.charge(encrypted, report_shares)
     ledger.join(replace(joining(OFTEN, waiting, Fraction(1, 4)), until=START + 500))
     assert ledger.nonce(OFTEN.digest, b"old") == b"old"
     ledger.withdraw(OFTEN.digest)
@@ -847,7 +847,7 @@ def test_terms_found_to_be_related_share_one_account() -> None:
     third = terms(predecessor=second.digest, question="?", **less)
     ledger = remembering(":memory:", first, third)
     ledger.join(joining(first, bytes([1]) * 16, Fraction(1, 2)))
-    ledger.charge(bytes([1]) * 16, halves)
+    ledger.charge(bytes([1]) * 16, report_shares)
     ledger.check_budget(third.digest, Fraction(1, 2))
     ledger.remember(pinned(second), "running", START)
     with pytest.raises(Rejected, match="at most 1/4, the rest of the privacy budget 3/4"):
@@ -926,7 +926,7 @@ def test_merging_is_independent_of_order(parts: list[set[int]]) -> None:
         ledger = remembering(":memory:", OFTEN)
         for number in part:
             ledger.join(joining(OFTEN, bytes([number]) * 16, Fraction(1, 4)))
-            ledger.charge(bytes([number]) * 16, halves)
+            ledger.charge(bytes([number]) * 16, report_shares)
         ledgers.append(ledger)
     forwards, backwards = Ledger(":memory:"), Ledger(":memory:")
     for ledger in ledgers:
@@ -1037,7 +1037,7 @@ def test_a_smaller_delta_after_joining_withholds_the_report() -> None:
 def test_a_ledger_without_delta_is_upgraded(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "old", OFTEN)
     ledger.join(joining(OFTEN))
-    ledger.charge(bytes(16), halves)
+    ledger.charge(bytes(16), report_shares)
     spent = ledger.spent
     ledger._run("ALTER TABLE rounds DROP COLUMN delta")
     ledger._run("PRAGMA user_version=4")

@@ -79,7 +79,7 @@ def report(one: Deployed, assigned: Assigned, rng: random.Random) -> Mapping[int
     return one.report(assigned, *chosen.levels[:-1], int(reward))
 
 
-def hold(one: Deployed, rng: random.Random) -> int:
+def run_round(one: Deployed, rng: random.Random) -> int:
     one.step(2)
     wanted = sum(row.slots - row.assigned for row in one.coordinator.rounds(Stage.OPEN))
     asked = one.join(wanted) if wanted else []
@@ -95,7 +95,7 @@ def test_each_context_gets_its_best_option(tmp_path: Path) -> None:
     )
     with deployed(defined, tmp_path) as one:
         rng = random.Random(3)
-        while hold(one, rng):
+        while run_round(one, rng):
             pass
         status = one.coordinator.status(one.digest)
         found = one.coordinator.estimates(one.digest)["contexts"]

@@ -45,7 +45,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     with served(tmp_path_factory.mktemp("pages")) as made:
         yield made
 
@@ -78,7 +78,7 @@ class Tags(HTMLParser):
         self.texts.append(data)
 
 
-def shown(view: dict[str, Any], up: bool = True) -> str:
+def render_page(view: dict[str, Any], up: bool = True) -> str:
     return experimenter.page(view, experimenter.parts(view, up), version="v", root="../")
 
 
@@ -93,7 +93,7 @@ def harmless(page: str, scripts: int) -> Tags:
 
 
 def test_hostile_names_are_escaped_on_the_experimenters_page(view: dict[str, Any]) -> None:
-    found = harmless(shown(view), 1)
+    found = harmless(render_page(view), 1)
     assert OPTIONS[1] in found.texts
     assert ("aria-label", "Options") in found.attributes
 
@@ -118,8 +118,8 @@ def test_hostile_names_are_escaped_in_the_report_of_a_demonstration(view: dict[s
 
 
 @pytest.mark.parametrize("high", [1, 40])
-def test_hostile_names_are_escaped_on_the_participants_page(both: Threads, high: int) -> None:
-    terms = both.terms(OPTIONS, question=HOSTILE, answer=Answer(HOSTILE, metrics=(HOSTILE,)))
+def test_hostile_names_are_escaped_on_the_participants_page(servers: Threads, high: int) -> None:
+    terms = servers.terms(OPTIONS, question=HOSTILE, answer=Answer(HOSTILE, metrics=(HOSTILE,)))
     other = copy.copy(terms)
     wide = replace(terms.answer, high=Fraction(high))
     object.__setattr__(other, "answer", wide)  # its noise does not matter here
@@ -128,7 +128,7 @@ def test_hostile_names_are_escaped_on_the_participants_page(both: Threads, high:
 
 
 def test_three_questions_are_answered_in_text_before_any_chart(view: dict[str, Any]) -> None:
-    text = shown(view)
+    text = render_page(view)
     first = text[: text.index('id="people"')]
     answered = [first.index(f"<dt>{question}</dt>") for question in QUESTIONS]
     assert answered == sorted(answered)
@@ -159,7 +159,7 @@ def test_undecided_experiments_are_not_called_decided(view: dict[str, Any]) -> N
 def test_fixed_time_intervals_are_not_called_anytime_valid(view: dict[str, Any]) -> None:
     once = [one | {"always": False} for one in view["estimates"]["options"]]
     assert "for one look" in sentences.sure(said(view, options=once, decided="plain")).more
-    assert "normal approximations" in shown(said(view, options=once))
+    assert "normal approximations" in render_page(said(view, options=once))
 
 
 def test_sample_ratio_mismatch_causes_a_warning(view: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ def test_every_reason_for_an_end_has_a_sentence(view: dict[str, Any]) -> None:
     ended = [one for one in view["status"]["rounds"] if one["stage"] == "opened"]
     for reason in EndReason:
         over = said(view, state="finished", ended=reason, rounds=ended)
-        assert sentences.ENDINGS[reason] in shown(over)
+        assert sentences.ENDINGS[reason] in render_page(over)
 
 
 def test_answers_beyond_0_and_1_are_written_as_numbers(view: dict[str, Any]) -> None:
@@ -291,19 +291,19 @@ def test_participants_of_every_trust_model_read_its_meaning(made: Callable[[], T
     assert tuple(lanes) == visibility(terms).receivers
 
 
-def test_organisation_purpose_and_contact_precede_the_terms(both: Threads) -> None:
+def test_organisation_purpose_and_contact_precede_the_terms(servers: Threads) -> None:
     told = {"organisation": "A hospital", "purpose": "better breaks", "contact": "us@b.example"}
-    text = participant.page(both.terms(OPTIONS, **told), "running", "../../")
+    text = participant.page(servers.terms(OPTIONS, **told), "running", "../../")
     before = text[: text.index('<dl class="terms')]
     assert all(word in before for word in told.values())
-    silent = participant.page(both.terms(OPTIONS), "running", "../../")
+    silent = participant.page(servers.terms(OPTIONS), "running", "../../")
     assert 'class="asks"' not in silent
 
 
 @pytest.mark.parametrize("state", ["stopped", "finished"])
-def test_an_ended_experiment_offers_no_agreement(both: Threads, state: str) -> None:
-    assert "I agree" in participant.page(both.terms(OPTIONS), "running", "../../")
-    over = participant.page(both.terms(OPTIONS), state, "../../")
+def test_an_ended_experiment_offers_no_agreement(servers: Threads, state: str) -> None:
+    assert "I agree" in participant.page(servers.terms(OPTIONS), "running", "../../")
+    over = participant.page(servers.terms(OPTIONS), state, "../../")
     assert "I agree" not in over
     assert 'data-do="join"' not in over
     assert "nobody is asked any more" in over
@@ -358,10 +358,10 @@ def test_every_dash_and_open_end_is_explained(view: dict[str, Any]) -> None:
 # Over HTTP
 
 
-def test_the_pages_have_a_strict_content_security_policy(both: Threads) -> None:
-    digest = both.begin(question="Strict?").hex()
+def test_the_pages_have_a_strict_content_security_policy(servers: Threads) -> None:
+    digest = servers.begin(question="Strict?").hex()
     for path in ("/", f"/e/{digest}", f"/e/{digest}/take-part", f"/e/{'0' * 64}", "/e/nonsense"):
-        said = both.get(0, path)
+        said = servers.get(0, path)
         assert said.status_code == (404 if path.endswith(("0" * 64, "nonsense")) else 200)
         assert said.headers["content-type"] == "text/html; charset=utf-8"
         policy = said.headers["content-security-policy"]
@@ -369,8 +369,11 @@ def test_the_pages_have_a_strict_content_security_policy(both: Threads) -> None:
         assert "unsafe" not in policy
         assert said.headers["cache-control"] == "no-store"
         assert not re.search(r"<script(?! type=\"module\" src=)|<style|\sstyle=", said.text)
-    assert both.urls[1] in both.get(0, f"/e/{digest}/take-part").headers["content-security-policy"]
-    assert both.urls[1] not in both.get(0, f"/e/{digest}").headers["content-security-policy"]
+    assert (
+        servers.urls[1]
+        in servers.get(0, f"/e/{digest}/take-part").headers["content-security-policy"]
+    )
+    assert servers.urls[1] not in servers.get(0, f"/e/{digest}").headers["content-security-policy"]
 
 
 def test_an_address_that_would_break_the_policy_is_omitted() -> None:
@@ -379,18 +382,18 @@ def test_an_address_that_would_break_the_policy_is_omitted() -> None:
         assert pages._origin(address) == []
 
 
-def test_static_files_are_served_compressed_and_cached(both: Threads) -> None:
-    first = both.get(0, "/static/page.css")
+def test_static_files_are_served_compressed_and_cached(servers: Threads) -> None:
+    first = servers.get(0, "/static/page.css")
     assert (first.headers["content-type"], first.headers["content-encoding"]) == (
         "text/css; charset=utf-8",
         "gzip",
     )
-    plain = both.get(0, "/static/page.css", headers={"Accept-Encoding": "identity"})
+    plain = servers.get(0, "/static/page.css", headers={"Accept-Encoding": "identity"})
     assert plain.text == first.text
-    again = both.get(0, "/static/page.css", headers={"If-None-Match": first.headers["etag"]})
+    again = servers.get(0, "/static/page.css", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     for name in ("nothing.css", "..%2Fapps.py", "__init__.py"):
-        assert both.get(0, f"/static/{name}").status_code == 404
+        assert servers.get(0, f"/static/{name}").status_code == 404
 
 
 def events(lines: Iterator[str], count: int) -> list[dict[str, Any]]:
@@ -408,44 +411,46 @@ def version_of(page: str) -> str:
     return re.search('data-seen="([0-9a-f]+)"', page)[1]  # type: ignore[index]
 
 
-def version(both: Threads, digest: bytes) -> str:
-    return version_of(both.get(0, f"/e/{digest.hex()}").text)
+def version(servers: Threads, digest: bytes) -> str:
+    return version_of(servers.get(0, f"/e/{digest.hex()}").text)
 
 
-def wait_open(both: Threads, digest: bytes) -> None:
+def wait_open(servers: Threads, digest: bytes) -> None:
     """Until all of the first rounds are open and shown so."""
-    wait_for(lambda: {"open"} == {one["stage"] for one in both.status(digest)["rounds"]})
-    places = sum(one["places"] for one in both.status(digest)["rounds"])
+    wait_for(lambda: {"open"} == {one["stage"] for one in servers.status(digest)["rounds"]})
+    places = sum(one["places"] for one in servers.status(digest)["rounds"])
     page = f"/e/{digest.hex()}"
-    wait_for(lambda: f"{places:,} slots; who comes" in both.get(0, page).text)
+    wait_for(lambda: f"{places:,} slots; who comes" in servers.get(0, page).text)
 
 
-def test_a_stream_reports_changes_only(both: Threads) -> None:
-    digest = both.begin(question="Changing?")
-    wait_open(both, digest)
-    path = f"{both.urls[0]}/e/{digest.hex()}/live?seen="
+def test_a_stream_reports_changes_only(servers: Threads) -> None:
+    digest = servers.begin(question="Changing?")
+    wait_open(servers, digest)
+    path = f"{servers.urls[0]}/e/{digest.hex()}/live?seen="
     with httpx.stream("GET", path, timeout=30) as unseen:
         (everything,) = events(unseen.iter_lines(), 1)
-    assert set(everything["parts"]) == set(experimenter.parts(both.coordinator.view(digest), True))
-    with httpx.stream("GET", path + version(both, digest), timeout=30) as stream:
-        both.coordinator.pause(digest)
+    assert set(everything["parts"]) == set(
+        experimenter.parts(servers.coordinator.view(digest), True)
+    )
+    with httpx.stream("GET", path + version(servers, digest), timeout=30) as stream:
+        servers.coordinator.pause(digest)
         (changed,) = events(stream.iter_lines(), 1)
     assert set(changed["parts"]) == {"state"}
 
 
 def test_a_stream_is_silent_when_participants_join(
-    both: Threads, monkeypatch: pytest.MonkeyPatch
+    servers: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "FRESH", 0.0)
     monkeypatch.setattr(pages, "PACE", 0.02)
-    digest = both.begin(question="Silent?")
-    wait_open(both, digest)
-    path = f"{both.urls[0]}/e/{digest.hex()}/live?seen={version(both, digest)}"
+    digest = servers.begin(question="Silent?")
+    wait_open(servers, digest)
+    path = f"{servers.urls[0]}/e/{digest.hex()}/live?seen={version(servers, digest)}"
     with httpx.stream("GET", path, timeout=30) as stream:
         for _ in range(5):
-            both.place(digest)
+            servers.place(digest)
             time.sleep(0.1)  # a look or two
-        both.coordinator.pause(digest)
+        servers.coordinator.pause(digest)
         (first,) = events(stream.iter_lines(), 1)
     assert set(first["parts"]) == {"state"}
 
@@ -499,13 +504,13 @@ def test_streams_beyond_the_limit_are_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.extended
 def test_a_stopping_process_does_not_wait_for_streams(tmp_path: Path) -> None:
-    with served(tmp_path) as both:
-        digest = both.begin().hex()
-        stream = httpx.stream("GET", f"{both.urls[0]}/e/{digest}/live", timeout=30)
+    with served(tmp_path) as servers:
+        digest = servers.begin().hex()
+        stream = httpx.stream("GET", f"{servers.urls[0]}/e/{digest}/live", timeout=30)
         with stream as answer:
             lines = answer.iter_lines()
             assert next(lines).startswith("retry")
-            both.fronts[0].shutdown.begun = lambda: True
+            servers.fronts[0].shutdown.begun = lambda: True
             assert not any(line.startswith("nonsense") for line in lines)  # it comes to its end
 
 
@@ -527,11 +532,11 @@ def test_two_processes_on_one_database_show_the_same_version(tmp_path: Path) -> 
 
 
 def test_results_can_be_restricted_to_the_token(tmp_path: Path) -> None:
-    with served(tmp_path) as both:
-        text = both.members[0].path.read_text()
-        both.members[0].path.write_text(f'results = "token"\n{text}')
-        assert both.members[0].config.results == "token"
-    may = pages._access_rule(both.members[0].config)
+    with served(tmp_path) as servers:
+        text = servers.members[0].path.read_text()
+        servers.members[0].path.write_text(f'results = "token"\n{text}')
+        assert servers.members[0].config.results == "token"
+    may = pages._access_rule(servers.members[0].config)
 
     def asked(scheme: str, secret: str) -> bool:
         headers = [(b"authorization", f"{scheme} {secret}".encode())] if scheme else []
@@ -554,21 +559,23 @@ def test_results_can_be_restricted_to_the_token(tmp_path: Path) -> None:
         assert not asked(scheme, secret)
 
 
-def test_a_password_does_not_authorise_admin_calls(both: Threads) -> None:
-    digest = both.begin(question="Changed?").hex()
+def test_a_password_does_not_authorise_admin_calls(servers: Threads) -> None:
+    digest = servers.begin(question="Changed?").hex()
     secret = base64.b64encode(f":{TOKEN}".encode()).decode()
-    said = both.post(0, f"/experiments/{digest}/stop", headers={"Authorization": f"Basic {secret}"})
+    said = servers.post(
+        0, f"/experiments/{digest}/stop", headers={"Authorization": f"Basic {secret}"}
+    )
     assert said.status_code == 401
-    assert both.post(0, f"/experiments/{digest}/stop", headers=ADMIN).status_code == 204
+    assert servers.post(0, f"/experiments/{digest}/stop", headers=ADMIN).status_code == 204
 
 
-def test_unsigned_terms_are_shown_without_participation(both: Threads) -> None:
-    terms: Terms = both.terms(("a", "b"), question="Signed?")
+def test_unsigned_terms_are_shown_without_participation(servers: Threads) -> None:
+    terms: Terms = servers.terms(("a", "b"), question="Signed?")
     experiment = experiment_of(4000, ("a", "b"))
-    digest = both.coordinator.create(terms, experiment, TIMING).hex()
-    assert "wait for the helper" in both.get(0, f"/e/{digest}").text
-    assert "has not begun" in both.get(0, f"/e/{digest}/take-part").text
-    assert "Not signed yet" in both.get(0, "/").text
+    digest = servers.coordinator.create(terms, experiment, TIMING).hex()
+    assert "wait for the helper" in servers.get(0, f"/e/{digest}").text
+    assert "has not begun" in servers.get(0, f"/e/{digest}/take-part").text
+    assert "Not signed yet" in servers.get(0, "/").text
 
 
 @pytest.mark.parametrize(

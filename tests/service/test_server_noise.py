@@ -293,7 +293,7 @@ def test_the_released_value_is_the_sum_of_both_partial_sums(
 real = party._draw
 
 
-def missing(_scale: Fraction) -> int:
+def no_noise(_scale: Fraction) -> int:
     return 0
 
 
@@ -317,7 +317,7 @@ def constant(scale: Fraction) -> int:
 @pytest.mark.parametrize(
     ("fault", "seen", "releases"),
     [
-        (missing, "scale", FEW),
+        (no_noise, "scale", FEW),
         (halved, "scale", RELEASES),
         (doubled, "scale", RELEASES),
         (positive, "sign", FEW),

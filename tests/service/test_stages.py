@@ -84,14 +84,14 @@ async def holding(one: StageRoute, count: int) -> None:
     await asyncio.sleep(0.02)
 
 
-def question(one: StageRoute, slot: int, identity: bytes = ROUND) -> Any:
+def ask_message(one: StageRoute, slot: int, identity: bytes = ROUND) -> Any:
     return asyncio.ensure_future(one.message(identity, bytes(32), 0, ReportSlot(slot, bytes(16))))
 
 
 def test_all_requests_of_a_round_share_one_watcher(asked: Asked) -> None:
     async def held() -> None:
         one = route(asked)
-        waiting = [question(one, slot) for slot in range(PEOPLE)]
+        waiting = [ask_message(one, slot) for slot in range(PEOPLE)]
         await holding(one, PEOPLE)
         (watch,) = one._watches.values()
         assert asked.looks == 1
@@ -109,7 +109,7 @@ def test_all_requests_of_a_round_share_one_watcher(asked: Asked) -> None:
 def test_a_cancelled_request_does_not_stop_the_watcher(asked: Asked) -> None:
     async def held() -> None:
         one = route(asked)
-        first, second = question(one, 0), question(one, 1)
+        first, second = ask_message(one, 0), ask_message(one, 1)
         await holding(one, 2)
         first.cancel()  # it began the watch
         await asyncio.wait([first])
@@ -127,7 +127,7 @@ def test_rounds_have_separate_watchers(asked: Asked, monkeypatch: pytest.MonkeyP
 
     async def held() -> None:
         one = route(asked)
-        first, second = question(one, 0), question(one, 0, OTHER)
+        first, second = ask_message(one, 0), ask_message(one, 0, OTHER)
         await holding(one, 2)
         assert set(one._watches) == {ROUND, OTHER}
         asked.rounds[ROUND].end_stage()
@@ -144,7 +144,7 @@ def test_stages_ended_by_another_process_are_found_by_polling(
 
     async def held() -> None:
         one = route(asked)
-        only = question(one, 0)
+        only = ask_message(one, 0)
         async with asyncio.timeout(10):
             while not asked.looks:
                 await asyncio.sleep(0.001)
@@ -165,7 +165,7 @@ def test_the_polling_rate_is_independent_of_the_number_of_requests(
 
     async def held() -> None:
         one = route(asked)
-        answers = await asyncio.gather(*(question(one, slot) for slot in range(PEOPLE)))
+        answers = await asyncio.gather(*(ask_message(one, slot) for slot in range(PEOPLE)))
         assert {answer.status_code for answer in answers} == {204}
         assert 1 < asked.looks <= 6
 
@@ -177,7 +177,7 @@ def test_all_requests_get_the_error_of_an_unreadable_record(asked: Asked) -> Non
 
     async def held() -> None:
         one = route(asked)
-        waiting = [question(one, slot) for slot in range(PEOPLE)]
+        waiting = [ask_message(one, slot) for slot in range(PEOPLE)]
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert set(answers) == {asked.reason}
         assert not one._watches

@@ -23,14 +23,14 @@ from tacit.terms import HPKE_SUITES, Aggregation, Answer, check_successor, in_wo
 POST_QUANTUM = HPKE_SUITES[2]
 
 
-def silent(_identity: bytes) -> Callable[[Fraction], int]:
+def no_noise(_identity: bytes) -> Callable[[Fraction], int]:
     return lambda _scale: 0
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("suite", HPKE_SUITES)
 def test_a_round_is_released_under_the_suite_of_its_terms(tmp_path: Path, suite: str) -> None:
-    quiet = {"noise": silent}
+    quiet = {"noise": no_noise}
     with served(tmp_path, sources=(quiet, quiet)) as both:
         digest = both.begin(
             experiment_of(horizon=400),

@@ -18,14 +18,14 @@ from tacit.service.schema import Stage
 from tacit.service.store import Store
 
 
-def silent(_identity: bytes) -> Callable[[Fraction], int]:
+def no_noise(_identity: bytes) -> Callable[[Fraction], int]:
     return lambda _scale: 0
 
 
 @pytest.fixture
 def twins(make_pair: Callable[..., Pair]) -> Iterator[tuple[Pair, Pair]]:
     """Two coordinators on one database, with one helper."""
-    first = make_pair(options={"noise": silent}, helper_options={"noise": silent})
+    first = make_pair(options={"noise": no_noise}, helper_options={"noise": no_noise})
     second = object.__new__(Pair)
     second.__dict__.update(first.__dict__)
     second.stores = (Store(first.urls[0]), first.stores[1])
@@ -34,7 +34,7 @@ def twins(make_pair: Callable[..., Pair]) -> Iterator[tuple[Pair, Pair]]:
         second.stores[0],
         RecordDirectory(first.directory / "keys0"),
         clock=first.clock,
-        noise=silent,
+        noise=no_noise,
     )
     second.link = Link(first.helper)
     yield first, second
@@ -110,7 +110,7 @@ def test_two_processes_assign_every_slot_and_observe_every_sum_once(
     digest = first.begin(experiment_of(700))
     asked: list[Assigned] = []
 
-    def people(pair: Pair) -> None:
+    def join_all(pair: Pair) -> None:
         for _ in range(4):
             came = pair.participants(digest, 15)
             asked.extend(came)
@@ -123,8 +123,8 @@ def test_two_processes_assign_every_slot_and_observe_every_sum_once(
     for _ in range(3):
         together(lambda: steps(first), lambda: steps(second))
         together(
-            lambda: people(first),
-            lambda: people(second),
+            lambda: join_all(first),
+            lambda: join_all(second),
             lambda: steps(first),
             lambda: steps(second),
         )

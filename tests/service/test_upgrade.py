@@ -15,14 +15,14 @@ from tests.service.pairs import Pair, experiment_of
 from tacit.errors import TacitError
 
 
-def silent(_identity: bytes) -> Callable[[Fraction], int]:
+def no_noise(_identity: bytes) -> Callable[[Fraction], int]:
     return lambda _scale: 0
 
 
 @pytest.fixture
 def running(make_pair: Callable[..., Pair]) -> tuple[Pair, bytes]:
     """Parties with an open round in which 20 participants have reported."""
-    pair = make_pair(options={"noise": silent}, helper_options={"noise": silent})
+    pair = make_pair(options={"noise": no_noise}, helper_options={"noise": no_noise})
     digest = pair.begin(experiment_of(700))
     pair.step(2)
     pair.report(digest, pair.participants(digest, 20), lambda _: 1)

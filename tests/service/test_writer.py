@@ -29,7 +29,7 @@ def writing(most: int = 10_000) -> Iterator[tuple[GroupWriter, list[int]]]:
         writer.stop()
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run_async(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
@@ -58,11 +58,11 @@ class Database:
 def test_grouped_writes_get_individual_answers_from_one_commit() -> None:
     database = Database()
 
-    async def many(writer: GroupWriter) -> list[int]:
+    async def write_concurrently(writer: GroupWriter) -> list[int]:
         return await asyncio.gather(*(writer(database.commit, n) for n in range(1000)))
 
     with writing() as (writer, sizes):
-        assert run(many(writer)) == [-n for n in range(1000)]
+        assert run_async(write_concurrently(writer)) == [-n for n in range(1000)]
     assert sorted(database.all) == list(range(1000))
     assert sum(sizes) == 1000
     assert len(sizes) < 20
@@ -82,7 +82,7 @@ def test_no_request_is_answered_before_the_commit() -> None:
         return await waiting
 
     with writing() as (writer, _):
-        assert run(one(writer)) == -7
+        assert run_async(one(writer)) == -7
     assert database.kept == [[7]]
 
 
@@ -99,7 +99,7 @@ def test_requests_beyond_the_bound_are_told_to_retry() -> None:
         return await asyncio.gather(first, *others, return_exceptions=True)
 
     with writing(most=5) as (writer, _):
-        answers = run(participants(writer))
+        answers = run_async(participants(writer))
     assert answers[:6] == [0, -1, -2, -3, -4, -5]
     assert [type(answer) for answer in answers[6:]] == [Unavailable] * 2
     assert sorted(database.all) == list(range(6))
@@ -123,7 +123,7 @@ def test_a_failing_commit_is_reported_and_the_next_group_is_written(
         return await writer(database.commit, 5)
 
     with writing() as (writer, _), caplog.at_level(logging.ERROR):
-        assert run(twice(writer)) == -5
+        assert run_async(twice(writer)) == -5
     assert database.kept == [[5]]
     assert "secret" not in caplog.text
 
@@ -137,7 +137,7 @@ def test_one_rejection_does_not_affect_others_in_its_group() -> None:
         return list(await asyncio.gather(*several, return_exceptions=True))
 
     with writing() as (writer, _):
-        answers = run(three(writer))
+        answers = run_async(three(writer))
     assert answers[::2] == [0, 2]
     assert isinstance(answers[1], Conflict)
 
@@ -154,12 +154,12 @@ def test_one_work_that_fails_does_not_affect_others_in_its_group(
         kept.extend(works)
         return list(works)
 
-    async def many(writer: GroupWriter) -> list[int | BaseException]:
+    async def write_concurrently(writer: GroupWriter) -> list[int | BaseException]:
         several = [writer(commit, n) for n in range(20)]
         return list(await asyncio.gather(*several, return_exceptions=True))
 
     with writing() as (writer, _), caplog.at_level(logging.ERROR):
-        answers = run(many(writer))
+        answers = run_async(write_concurrently(writer))
     assert isinstance(answers.pop(5), Unavailable)
     assert answers == sorted(kept) == [n for n in range(20) if n != 5]
     assert len(caplog.records) == 1
@@ -179,7 +179,7 @@ def test_a_cancelled_request_does_not_affect_its_group() -> None:
         return await stays
 
     with writing() as (writer, _):
-        assert run(impatient(writer)) == -2
+        assert run_async(impatient(writer)) == -2
     assert database.all == [1, 2]
 
 
@@ -201,5 +201,5 @@ def test_pending_writes_finish_at_shutdown_and_later_ones_are_rejected() -> None
 
     writer = GroupWriter(100)
     writer.start()
-    assert run(late(writer)) == [0, -1, -2, -3]
+    assert run_async(late(writer)) == [0, -1, -2, -3]
     assert database.all == [0, 1, 2, 3]

@@ -98,7 +98,7 @@ def halved(draw: Callable[..., Floats], _kept: list[Floats]) -> Floats:
     return np.rint(draw() / 2)
 
 
-def missing(draw: Callable[..., Floats], _kept: list[Floats]) -> Floats:
+def no_noise(draw: Callable[..., Floats], _kept: list[Floats]) -> Floats:
     return np.zeros_like(draw())
 
 
@@ -139,7 +139,7 @@ def defect(change: Callable[[Callable[..., Floats], list[Floats]], Floats]) -> I
     ("change", "caught", "ratio"),
     [
         (halved, "variance", 0.25),
-        (missing, "reused|variance", None),
+        (no_noise, "reused|variance", None),
         (reused, "reused", None),
         (reused_once, "reused", None),
     ],

@@ -126,14 +126,14 @@ def test_a_replay_without_privacy_learns_the_best_action_per_context(tmp_path: P
     assert result.summary()["reward_mean"] > 0.7  # always right: 0.8; never: 0.2
 
 
-def call(*words: str) -> Any:
+def run_cli(*words: str) -> Any:
     return CliRunner().invoke(app, list(words))
 
 
 @pytest.mark.extended
 def test_the_commands_replay_and_evaluate(tmp_path: Path) -> None:
     path, out = write(tmp_path, 600), tmp_path / "out"
-    done = call(
+    done = run_cli(
         *("simulate", "--algorithm", "secagg-fedlinucb", "--replay", str(path), "--runs", "1"),
         *("--out", str(out), "--json"),
     )
@@ -144,12 +144,12 @@ def test_the_commands_replay_and_evaluate(tmp_path: Path) -> None:
     assert "log-row" in json.dumps(told["configuration"]["people"])
     for estimator in ("clipped-ips", "doubly-robust"):
         words = ["federation", "evaluate", str(out / "policy.json"), "--replay", str(path)]
-        found = call(*words, "--estimator", estimator, "--epsilon", "2", "--json")
+        found = run_cli(*words, "--estimator", estimator, "--epsilon", "2", "--json")
         assert found.exit_code == 0, found.output
         result = json.loads(found.output)
         assert result["low"] < result["value"] < result["high"]
         assert abs(result["records"] - 600) < 60
-        assert json.loads(call(*words, "--estimator", estimator, "--epsilon", "2", "--json").output) == result  # fmt: skip # noqa: E501
+        assert json.loads(run_cli(*words, "--estimator", estimator, "--epsilon", "2", "--json").output) == result  # fmt: skip # noqa: E501
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_options_of_other_problems_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path, 60)
     words = ["simulate", "--algorithm", "fedlinucb", "--replay", str(path)]
     for more in (["--clip"], ["--resample"], ["--deviation", "0.1"], ["--actions", "3"]):
-        assert call(*words, *more).exit_code != 0
+        assert run_cli(*words, *more).exit_code != 0
     path.write_text("held_out = 0\n" + path.read_text())
     with pytest.raises(TacitError, match="held_out leaves no rows"):
         read_replay(path).evaluate(request(), np.random.default_rng(1))

@@ -43,7 +43,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> float:
     return time.monotonic() - start
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat")
@@ -92,7 +92,7 @@ def test_a_killed_sweep_leaves_no_process_behind(tmp_path: Path) -> None:
     with napping(tmp_path, 600.0) as process:
         process.kill()
         process.wait()
-        assert until(lambda: not any(map(alive, pids(tmp_path))), 5.0) < 5.0
+        assert until(lambda: not any(map(is_alive, pids(tmp_path))), 5.0) < 5.0
 
 
 @pytest.mark.extended
@@ -114,7 +114,7 @@ def test_one_interrupt_stops_at_once_and_keeps_finished_runs(
         assert said[1:] == [f"True {len(lines(log))} 40"], "a worker ran the script again"
         assert err == ""
         assert process.returncode == 0
-        assert not any(map(alive, pids(tmp_path)))
+        assert not any(map(is_alive, pids(tmp_path)))
 
 
 @pytest.mark.extended

@@ -26,7 +26,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def told(study: Study) -> list[tuple[str, ...]]:
+def labels_and_axes(study: Study) -> list[tuple[str, ...]]:
     return [(one.label, *one.axes.values()) for one in study.configurations]
 
 
@@ -43,7 +43,7 @@ def test_the_grid_is_a_product_in_the_order_of_the_study() -> None:
     )
     assert len(study.configurations) == 2 * 2 * 3
     assert study.cells == 120
-    assert told(study)[:4] == [
+    assert labels_and_axes(study)[:4] == [
         ("private-med", "arms 3, horizon 300", "instance easy", "ε 1"),
         ("private-med", "arms 3, horizon 300", "instance easy", "ε 0.5"),
         ("private-med", "arms 3, horizon 300", "instance easy", "ε 2, δ 1e-06"),

@@ -28,11 +28,11 @@ SILENT = PureDP(4000.0)  # noise is nil
 ASKED: Any = {"means": (0.5, 0.55), "horizon": 50_000, "trust": "two-servers"}
 
 
-def honest(people: int, ones: int) -> Levels:
+def levels_of(people: int, ones: int) -> Levels:
     return Levels(np.array([0, 1]), np.array([people - ones, ones]))
 
 
-def asked(arm: int) -> Round:
+def round_for(arm: int) -> Round:
     return Round(0, 100, Arm(arm))
 
 
@@ -40,8 +40,8 @@ def asked(arm: int) -> Round:
 def test_under_proofs_a_corrupted_participant_counts_as_one_answer(arm: int, total: int) -> None:
     """Ten liars among a hundred: all ones for the worse option, all zeros for the best."""
     poisoned, rng = Poisoning(0.1, (0.5, 0.6)), np.random.default_rng(0)
-    load = honest(90, 40 if arm == 0 else 60)
-    assert poisoned.estimate(Verified(100, 1, SILENT), asked(arm), load, 10, rng).total == total
+    load = levels_of(90, 40 if arm == 0 else 60)
+    assert poisoned.estimate(Verified(100, 1, SILENT), round_for(arm), load, 10, rng).total == total
 
 
 @pytest.mark.parametrize(("arm", "mean"), [(0, 1.0), (1, 0.0)])
@@ -49,8 +49,8 @@ def test_without_proofs_one_malicious_report_makes_an_option_perfect_or_worthles
     arm: int, mean: float
 ) -> None:
     poisoned, rng = Poisoning(0.01, (0.4, 0.6)), np.random.default_rng(0)
-    load = honest(99, round(99 * poisoned.means[arm]))
-    told = poisoned.estimate(TwoServers(100, 1, SILENT), asked(arm), load, 1, rng)
+    load = levels_of(99, round(99 * poisoned.means[arm]))
+    told = poisoned.estimate(TwoServers(100, 1, SILENT), round_for(arm), load, 1, rng)
     assert told.mean == pytest.approx(mean, abs=0.01)
 
 
@@ -111,7 +111,7 @@ def test_only_arms_support_poisoning() -> None:
         compare(["cdp-dpe"], runs=1, poisoned=0.1)
     poisoned, rng = Poisoning.of(0.1, Bernoulli((0.1, 0.2))), np.random.default_rng(0)
     with pytest.raises(TacitError, match="takes others"):
-        poisoned.estimate("no protocol", asked(0), honest(4, 1), 1, rng)  # type: ignore[arg-type]
+        poisoned.estimate("no protocol", round_for(0), levels_of(4, 1), 1, rng)  # type: ignore[arg-type]
 
 
 # How far a report reaches

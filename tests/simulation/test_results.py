@@ -32,7 +32,7 @@ def of(*finals: float, horizon: int = 4) -> Result:
     return Result("some", horizon, {"epsilon": 1.0}, PureDP(1.0), Runs(records, 0.0, False))
 
 
-def unknown() -> Result:
+def result_without_means() -> Result:
     records = [{"seed": s, "checkpoints": [1], "bits": 8.0, "best": s} for s in range(2)]
     return Result("own", 4, {"epsilon": 1.0}, None, Runs(records, 0.0, True, 5), ("bits", "gap"))
 
@@ -49,7 +49,7 @@ def test_a_single_run_has_no_standard_error(tmp_path: Path) -> None:
 
 
 def test_unknown_regret_is_not_estimated() -> None:
-    result = unknown()
+    result = result_without_means()
     assert list(result.rows()) == [
         {"epsilon": 1.0, "algorithm": "own", "seed": s, "bits": 8.0, "best": s} for s in range(2)
     ]
@@ -78,7 +78,7 @@ def test_results_convert_to_pandas_and_arrow_or_name_the_extra(
 
 def test_an_arrow_table_has_a_typed_column_for_every_name() -> None:
     pytest.importorskip("pyarrow")
-    several = Results((of(1.0, 2.0), unknown()))
+    several = Results((of(1.0, 2.0), result_without_means()))
     table = several.to_arrow()
     assert table["algorithm"].to_pylist() == ["some", "some", "own", "own"]
     assert table["final_regret"].to_pylist() == [1.0, 2.0, None, None]
@@ -88,14 +88,16 @@ def test_an_arrow_table_has_a_typed_column_for_every_name() -> None:
 
 def test_pandas_frames_have_the_rows_of_every_run() -> None:
     pandas = pytest.importorskip("pandas")
-    frame = Results((of(1.0, 2.0), unknown())).to_pandas()
+    frame = Results((of(1.0, 2.0), result_without_means())).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert frame["seed"].tolist() == [0, 1, 0, 1]
 
 
 def test_a_result_is_one_line_of_text_and_a_table_in_a_notebook() -> None:
     assert repr(of(1.0, 3.0)) == "Result(some, (1, 0)-DP: regret 2 ± 1, runs 2)"
-    several = Results((of(1.0), replace(of(2.0), configuration={"epsilon": 2.0}), unknown()))
+    several = Results(
+        (of(1.0), replace(of(2.0), configuration={"epsilon": 2.0}), result_without_means())
+    )
     assert repr(several) == "Results(3 configurations, 4 runs, 0 failures)"
     shown = several._repr_html_()
     assert shown.count("<tr>") == 4
@@ -106,7 +108,7 @@ def test_a_result_is_one_line_of_text_and_a_table_in_a_notebook() -> None:
 
 
 def test_results_are_a_sequence_with_selectable_runs() -> None:
-    several = Results((of(1.0, 2.0), unknown()), ({"seed": 9},))
+    several = Results((of(1.0, 2.0), result_without_means()), ({"seed": 9},))
     assert [one.algorithm for one in several] == ["some", "own"]
     assert len(several[1:]) == 1
     chosen = several.where(lambda row: row["seed"] > 0, algorithm="some")
