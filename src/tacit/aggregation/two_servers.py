@@ -346,7 +346,11 @@ def split(
     without a share's word, not even the other server, can replace that share.
     """
     announced = accept(TwoServerRound, pinned, announcement)
-    numbers = _checked(announced, values, pinned.terms.bounds(announced.binding.chosen))
+    numbers = wire.check_numbers(values, announced.modulus, announced.length)
+    low, high = pinned.terms.bounds(announced.binding.chosen)
+    hidden = announced.scale is None or all(low <= value <= high for value in values)
+    rule = f"numbers from {low} to {high}. Encode answers as levels"
+    require(hidden, "report", list(values), rule)
     words = (source(WORD_SIZE), source(WORD_SIZE))
     if announced.proofs:
         digests = (word_digest(words[0]), word_digest(words[1]))
@@ -384,18 +388,6 @@ def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tup
         sent = wire.pack_numbers(first, modulus)
     second = [(number - part) % modulus for number, part in zip(numbers, first, strict=True)]
     return sent, wire.pack_numbers(second, modulus)
-
-
-def _checked(
-    announced: TwoServerRound, values: Sequence[int], bounds: tuple[int, int]
-) -> list[int]:
-    """Validate a client's values: within bounds where servers add the noise, else any residues."""
-    numbers = wire.check_numbers(values, announced.modulus, announced.length)
-    low, high = bounds
-    hidden = announced.scale is None or all(low <= value <= high for value in values)
-    rule = f"numbers from {low} to {high}. Encode answers as levels"
-    require(hidden, "report", list(values), rule)
-    return numbers
 
 
 def share_info(context: bytes, role: int, slot: int) -> bytes:

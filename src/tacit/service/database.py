@@ -134,17 +134,17 @@ def _compiled(
     statement: Any, dialect: sql.Dialect, lengths: tuple[tuple[str, int], ...]
 ) -> _Compiled:
     compiled = statement.compile(dialect=dialect)
-    fixed = {key: _plain(value) for key, value in compiled.params.items() if value is not None}
+    fixed = {
+        key: value.value if isinstance(value, Enum) else value
+        for key, value in compiled.params.items()
+        if value is not None
+    }
     text, order = str(compiled), compiled.positiontup
     if lengths:
         several = {key: [None] * length for key, length in lengths}
         expanded = compiled.construct_expanded_state(dict.fromkeys(compiled.params) | several)
         text, order = expanded.statement, expanded.positiontup
     return _Compiled(text, None if order is None else tuple(order), fixed)
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
 
 
 def migrate(engine: sql.Engine) -> None:
