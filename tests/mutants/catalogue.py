@@ -522,13 +522,20 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "privacy/shuffling.py",
         "_excess",
-        (swap("_mills(counts, least)", "0.0"), swap("least - 1", "least")),
+        (
+            swap("_mills(counts, least)", "0.0"),
+            swap("least - 1", "least"),
+            swap("math.tanh(epsilon / 2)", "epsilon / 2"),
+        ),
         SHUFFLING,
     ),
     Target(
         "privacy/shuffling.py",
         "_mills",
-        (swap("2 * least - counts - 1", "2 * least - counts"), swap("counts + 1", "counts")),
+        (
+            swap("2 * least - counts - 1", "2 * least - counts"),
+            swap("(counts + 1)[:, None]", "counts[:, None]"),
+        ),
         SHUFFLING,
     ),
     Target(

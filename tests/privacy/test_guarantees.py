@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from tacit.assumptions import (
     TRUST_OF_VIEW,
+    Accounting,
     CompleteGroups,
     DishonestAtMost,
     DistinctRounds,
+    Method,
     ReleasedOnlyAbove,
     Scope,
 )
+from tacit.cli.guarantee_kinds import guarantee_numbers
 from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
@@ -427,3 +430,12 @@ def test_sums_of_guarantees_are_never_below_the_exact_ones(
     curve = RenyiDP(((2.0, epsilons[0]), (3.0, math.inf))).repeat(count).curve
     assert Fraction(curve[0][1]) >= count * first
     assert curve[1][1] == math.inf
+
+
+def test_a_renyi_order_is_printed_without_rounding() -> None:
+    """Found: the divergence at order 1.9999999 was printed as that at 2, which is larger."""
+    found = RenyiDP(((2 - 1e-7, 0.5),))
+    assert found.short == "(1.9999999, 0.5)-RDP"
+    assert guarantee_numbers(found, False)["renyi_curve"] == "1.9999999: 0.5"
+    stated = Accounting(Method.RENYI, 3, Fraction("1.9999999"))
+    assert "3 Rényi divergences of order 1.9999999 added up" in stated.text()

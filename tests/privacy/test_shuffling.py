@@ -256,6 +256,7 @@ def exact_excess(clones: int, epsilon0: float, epsilon: float) -> float:
         (40_000, 0.01, 0.0),
         (10**6, 1.0, 6.0),
         (10**8, 1e-3, 8.0),
+        (10**7, 1e-12, 2.0),
     ],
 )
 def test_the_delta_of_a_number_of_clones_does_not_cancel(
@@ -280,3 +281,33 @@ def test_nearly_indistinguishable_messages_of_many_users_have_a_delta_that_cover
     most = int(clones._clones[0][-1])
     exact = exact_excess(most, epsilon0, epsilon)
     assert exact <= clones.delta(epsilon) <= 1.001 * exact + 1e-17
+
+
+@pytest.mark.parametrize("epsilon0", [1e-12, 1e-6, 0.5, 20.0])
+@pytest.mark.parametrize("ones", [0, 7, 29])
+def test_randomized_response_is_exact_for_nearly_indistinguishable_bits(
+    epsilon0: float, ones: int
+) -> None:
+    """Found: logarithms were subtracted that agree in twelve digits, and δ was off by a part in 10³
+    either way.
+    """
+    users = 30
+    with mp.workdps(40):
+        flip = 1 / (1 + mp.exp(epsilon0))
+
+        def more(counts: list[mp.mpf], chance: mp.mpf) -> list[mp.mpf]:
+            pairs = zip([*counts, mp.mpf(0)], [mp.mpf(0), *counts], strict=True)
+            return [here * (1 - chance) + before * chance for here, before in pairs]
+
+        counts = [mp.mpf(1)]
+        for held in range(users - 1):
+            counts = more(counts, 1 - flip if held < ones else flip)
+        one, zero = more(counts, 1 - flip), more(counts, flip)
+        for part in (0.0, 0.1, 0.4):
+            ratio = mp.exp(part * epsilon0)
+            exact = max(
+                mp.fsum(max(mp.mpf(0), a - ratio * b) for a, b in zip(p, q, strict=True))
+                for p, q in ((one, zero), (zero, one))
+            )
+            found = RandomizedResponse(epsilon0, users).delta(part * epsilon0, ones=ones)
+            assert found == pytest.approx(float(exact), rel=1e-9, abs=0)
