@@ -102,6 +102,20 @@ def _threaded(
     return resolved
 
 
+def _resolver(*kinds: type[V]) -> Callable[..., FlagResolutionDetails[V]]:
+    """A method that resolves a flag of this type to the value or name of the assigned option."""
+
+    def resolved(
+        provider: TacitProvider,
+        flag_key: str,
+        default_value: V,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[V]:
+        return provider._resolve(flag_key, default_value, kinds, evaluation_context)
+
+    return resolved
+
+
 class SecondParticipant(TacitError):  # noqa: N818 - as OpenFeature's InvalidContextError
     """A provider was asked about a second participant. The message contains no targeting key."""
 
@@ -233,51 +247,11 @@ class TacitProvider(AbstractProvider):
 
     # Evaluation
 
-    def resolve_boolean_details(
-        self,
-        flag_key: str,
-        default_value: bool,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[bool]:
-        """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (bool,), evaluation_context)
-
-    def resolve_string_details(
-        self,
-        flag_key: str,
-        default_value: str,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[str]:
-        """Resolve a flag to the value or the name of the assigned option."""
-        return self._resolve(flag_key, default_value, (str,), evaluation_context)
-
-    def resolve_integer_details(
-        self,
-        flag_key: str,
-        default_value: int,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[int]:
-        """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (int,), evaluation_context)
-
-    def resolve_float_details(
-        self,
-        flag_key: str,
-        default_value: float,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[float]:
-        """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (float,), evaluation_context)
-
-    def resolve_object_details(
-        self,
-        flag_key: str,
-        default_value: Structure,
-        evaluation_context: EvaluationContext | None = None,
-    ) -> FlagResolutionDetails[Structure]:
-        """Resolve a flag to the value of the assigned option."""
-        return self._resolve(flag_key, default_value, (dict, list), evaluation_context)
-
+    resolve_boolean_details = _resolver(bool)
+    resolve_string_details = _resolver(str)
+    resolve_integer_details = _resolver(int)
+    resolve_float_details = _resolver(float)
+    resolve_object_details = _resolver(dict, list)
     resolve_boolean_details_async = _threaded(resolve_boolean_details)
     resolve_string_details_async = _threaded(resolve_string_details)
     resolve_integer_details_async = _threaded(resolve_integer_details)
