@@ -156,8 +156,8 @@ export class Device {
    * randomness. It is kept on this device only, as the segment that it belongs to. */
   join(invitation?: string, context?: Context): Promise<State>;
 
-  /** The participant was shown `terms` and takes part; needed where `join` was rejected with the field "agreement", so also after a withdrawal. */
-  agree(): Promise<State>;
+  /** The participant was shown `terms` and takes part; needed where `join` was rejected with the field "agreement", so also after a withdrawal. Name the digest of the terms that were shown, if they may have been replaced. */
+  agree(digest?: string): Promise<State>;
 
   /** Keeps what happened on this device, in the place of what was recorded before; sends nothing. It is rounded at random to a
    * level of the terms by an exact draw. With several metrics: numbers by name. */

@@ -238,6 +238,25 @@ def test_a_participant_without_a_slot_gets_the_best_option_and_sends_nothing(
     assert "nothing about you has left it" in page.inner_text("#here")
 
 
+def test_changed_terms_are_agreed_to_on_their_page(context: BrowserContext, stage: Stage) -> None:
+    """The device rejected them as not agreed to, whatever the participant clicked."""
+    stage.begin_with("local")
+    page = context.new_page()
+    page.route("**/places", lambda route: route.fulfill(status=422, body="{}"))
+    page.goto(address(stage))
+    page.click("text=I agree")
+    page.wait_for_selector("text=422")
+    page.unroute("**/places")
+    coordinator = stage.both.coordinator
+    changed = {"question": "Which one is better?", "predecessor": stage.digest}
+    stage.digest = coordinator.succeed(replace(coordinator.terms(stage.digest).terms, **changed))
+    coordinator.pause(stage.digest)
+    page.goto(address(stage))
+    page.click("text=I agree")
+    page.wait_for_selector("text=You are not asked")
+    assert page.inner_text("h1") == changed["question"]
+
+
 def test_a_ledger_is_exported_and_merged_elsewhere(
     browser: Browser, context: BrowserContext, stage: Stage
 ) -> None:

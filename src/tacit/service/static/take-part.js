@@ -131,7 +131,7 @@ async function join(form) {
   const invitation = at("invitation")?.value.trim() || undefined;
   for (const button of now.querySelectorAll("button")) button.disabled = true;
   try {
-    if ((await device.state()).stage === "withdrawn") await device.agree();
+    await device.agree(about.digest); // the terms on this page, also after others or a withdrawal
     await device.join(invitation, context);
     title.focus({ preventScroll: true });
     follow();
