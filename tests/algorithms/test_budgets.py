@@ -57,7 +57,7 @@ def test_the_printed_guarantee_covers_every_silo_and_json_lists_each() -> None:
     assert 0.97 * 5.0 < told["epsilon"] <= 5.0
     assert told["delta"] == 0.1
     low, high = (row["epsilon"] for row in (told["silos"][0], told["silos"][3]))
-    assert f"from ({up(low)}, 0.1)-DP to ({up(high)}, 0.001)-DP" in told["text"]
+    assert f"from ({up(low)}, 1e-05)-DP to ({up(high)}, 0.1)-DP" in told["text"]
     assert [(row["silo"], row["delta"]) for row in told["silos"]] == [
         (place, delta) for place, (_, delta) in enumerate(PAIRS)
     ]
@@ -198,3 +198,9 @@ def test_every_silos_guarantee_implies_the_headline(pairs: list[tuple[float, flo
     strictest = min(each, key=lambda one: (one.epsilon, one.delta))
     laxest = [one for one in each if not one.implies(strictest)]
     assert not any(one.implies(weakest(each)) for one in laxest)  # which states every silo's budget
+
+
+def test_the_range_of_budgets_holds_the_largest_delta_of_every_silo() -> None:
+    """Found: "from (0.5, 1e-05)-DP to (1, 1e-06)-DP", where a silo has ten times that delta."""
+    said = str(weakest([ApproximateDP(0.5, 1e-5), ApproximateDP(1.0, 1e-6)]))
+    assert "from (0.5, 1e-06)-DP to (1, 1e-05)-DP" in said

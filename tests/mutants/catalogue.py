@@ -520,6 +520,12 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("privacy/shuffling.py", "Clones.delta", (swap("lost", "0.0"),), SHUFFLING),
     Target(
+        "privacy/silos.py",
+        "SilosDP.clauses",
+        (swap("map(pick, columns)", "pick(self.budgets)"),),
+        BUDGETS,
+    ),
+    Target(
         "privacy/shuffling.py",
         "_excess",
         (

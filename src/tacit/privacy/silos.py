@@ -81,7 +81,8 @@ class SilosDP(ApproximateDP):
         """Add the range of the silos' budgets."""
         if not self.budgets:
             return super().clauses()
-        low, high = (ApproximateDP(*pick(self.budgets)).short for pick in (min, max))
+        columns = tuple(zip(*self.budgets, strict=True))  # all ε, all δ
+        low, high = (ApproximateDP(*map(pick, columns)).short for pick in (min, max))
         said = (
             f"every silo has a budget of its own, from {low} to {high}: these numbers hold for "
             "everybody, and a participant has those of their silo"
