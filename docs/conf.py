@@ -100,6 +100,7 @@ def escape(_app, _what, _name, _obj, _options, lines):
 
 EMPTY = r"\s*(?:<p>\s*</p>)?\s*"
 LONGEST_WHOLE = 20  # characters; longer names have no room beside others on a phone
+LINE = 36  # of a phone
 LONGEST_OPTION = 30  # broken after its two hyphens it would read as something else
 
 
@@ -126,12 +127,15 @@ def in_code(found):
 
 
 def of_word(found):
-    """A word of inline code: marked if it is long, with places where it may be broken."""
+    """A word of inline code: marked if it is too long for tables, or for lines, on a phone, with
+    places where it may be broken.
+    """
     word = html.unescape(found.group(1))
     if len(word) <= (LONGEST_OPTION if word.startswith("-") else LONGEST_WHOLE):
         return found.group()
-    parts = re.findall(r"[^_./=(,:|]*[_./=(,:|]*", word)
-    return f'<span class="pre long">{"<wbr>".join(map(html.escape, filter(None, parts)))}</span>'
+    parts = re.findall(r"[_./=(,:|]*[^_./=(,:|]+[_./=(,:|]*|.+", word)
+    long = "long longer-than-a-line" if len(word) > LINE else "long"
+    return f'<span class="pre {long}">{"<wbr>".join(map(html.escape, parts))}</span>'
 
 
 def in_console(found):
