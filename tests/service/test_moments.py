@@ -33,6 +33,7 @@ from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace
 from tacit.privacy import ApproximateDP
 from tacit.privacy.gaussian import GaussianLoss
+from tacit.protocols.slice_mechanism import SliceMechanism
 from tacit.protocols.statistic_sums import StatisticTotals, TwoServerStatistic
 from tacit.protocols.statistics import Answers, ScaledMomentStatistic
 from tacit.sampling.draws import accepted_gaussian
@@ -47,6 +48,7 @@ from tacit.service.party import exact_noise
 from tacit.service.schema import Stage
 from tacit.terms import BY_POLICY, MomentTerms, Terms, in_words
 from tacit.terms.accounting import vector_delta
+from tacit.types import Arm, Round
 
 FIELDS = ("device: phone, desktop", "age: 18 to 90")
 
@@ -558,3 +560,23 @@ def test_the_evaluation_slice_beside_moments_has_laplace_noise_of_both_servers(
         row = next(r for r in one.coordinator.rounds(Stage.RELEASED) if r.identity == identity)
         assert json.loads(row.total or "") == [len(same)]
     assert drawn == {"coordinator": [Fraction(2)], "helper": [Fraction(2)]}
+
+
+@pytest.mark.parametrize(
+    ("trust", "epsilon"),
+    [("two-servers", "1/10"), ("two-servers", "2/3"), ("secure-aggregation", "1/10")],
+)
+def test_the_evaluation_slice_beside_moments_has_the_exact_scale(
+    tmp_path: Path, trust: str, epsilon: str
+) -> None:
+    """Found: its noise was made for the nearest double, so that parties rejected the experiment."""
+    about: dict[str, Any] = {"evaluation": Fraction(1, 5), "delta": Fraction(1, 10**6)}
+    about |= {"algorithm": "private-contextual", "context_fields": FIELDS, "statistic": "moments"}
+    defined = definition_of(trust, epsilon=Fraction(epsilon), **about)
+    with deployed(defined, tmp_path) as one:
+        one.step(2)
+        assert one.coordinator.rounds(Stage.OPEN)
+    mechanism = defined.experiment().mechanism
+    assert isinstance(mechanism, SliceMechanism)
+    protocol: Any = mechanism.slices.open(Round(0, 200, Arm(0)))
+    assert protocol.distribution.scale == 1 / Fraction(epsilon)

@@ -62,7 +62,7 @@ class ContextualPrivacy(Checked):
             return PureDP(self.epsilon)  # implies every delta
         if statistic == "tables":
             if self.delta and self.trust == TrustModel.SHUFFLER:
-                return ApproximateDP(self.epsilon, self.delta)
+                return ApproximateDP(float(self.epsilon), self.delta)
             if self.delta:
                 raise TacitError(
                     f"delta is {self.delta:g}: must be left out for tables, whose guarantee is "
@@ -74,7 +74,8 @@ class ContextualPrivacy(Checked):
                 "delta is 0: must be above 0 for moments, whose noise is Gaussian. Leave delta out "
                 "for 1e-6, or use --statistic tables."
             )
-        return ApproximateDP(self.epsilon, DEFAULT_DELTA if self.delta is None else self.delta)
+        delta = DEFAULT_DELTA if self.delta is None else self.delta
+        return ApproximateDP(float(self.epsilon), delta)
 
 
 @dataclass(frozen=True)

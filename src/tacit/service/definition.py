@@ -181,7 +181,7 @@ class Definition(DefinitionEntries):
                 self.algorithm,
                 self.options,
                 horizon=self.participants or ANYBODY,
-                epsilon=float(self.epsilon) if self._with_delta else self.epsilon,
+                epsilon=self.epsilon,
                 delta=float(self._noise_delta) if self._with_delta else None,
                 trust=self.trust,
                 statistic="tables" if self.statistic == TABLE else self.statistic,
