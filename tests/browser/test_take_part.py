@@ -248,13 +248,13 @@ def test_changed_terms_are_agreed_to_on_their_page(context: BrowserContext, stag
     page.wait_for_selector("text=422")
     page.unroute("**/places")
     coordinator = stage.both.coordinator
-    changed = {"question": "Which one is better?", "predecessor": stage.digest}
-    stage.digest = coordinator.succeed(replace(coordinator.terms(stage.digest).terms, **changed))
+    old, question = coordinator.terms(stage.digest).terms, "Which one is better?"
+    stage.digest = coordinator.succeed(replace(old, question=question, predecessor=stage.digest))
     coordinator.pause(stage.digest)
     page.goto(address(stage))
     page.click("text=I agree")
     page.wait_for_selector("text=You are not asked")
-    assert page.inner_text("h1") == changed["question"]
+    assert page.inner_text("h1") == question
 
 
 def test_a_ledger_is_exported_and_merged_elsewhere(
