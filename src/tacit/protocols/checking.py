@@ -144,7 +144,7 @@ def sample(protocol: SumProtocol, draws: int = DRAWS) -> None:
     protocol
         A protocol with an exact distribution.
     draws
-        Total number of reports that are randomized.
+        Number of reports that are randomized, at least.
 
     Raises
     ------
@@ -508,7 +508,8 @@ def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
     levels = sorted({0, top // 2, top})
     for level in levels:
         distribution, reward = _distribution(protocol, level, 1), level / top
-        slots = (turn % protocol.participants for turn in range(max(1, draws // len(levels))))
+        turns = math.ceil(draws / len(levels))
+        slots = (turn % protocol.participants for turn in range(turns))
         sent = [protocol.report(reward, slot) for slot in slots]
         if not all(isinstance(message, Integral) for message in sent):
             raise TacitError(
@@ -521,7 +522,7 @@ def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
 def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
     """Combined rounds of the fewest reports, from every slot in turn; the first half hold ones."""
     reports = protocol.minimum
-    rounds = max(FEWEST_ROUNDS, draws // reports)
+    rounds = max(FEWEST_ROUNDS, math.ceil(draws / reports))
     if rounds * reports > 2 * max(draws, DRAWS):
         raise NotCheckableError(
             f"a round of {type(protocol).__name__} has {reports} reports: {rounds} rounds are too "
