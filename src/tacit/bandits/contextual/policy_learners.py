@@ -140,7 +140,6 @@ class PolicyLearner(KeptLearner):
     def decided(self, level: float = 0.95) -> None:
         """None: `answers` decides for each context."""
 
-    @abstractmethod
     def answers(
         self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
     ) -> list[ContextAnswer]:
@@ -158,6 +157,32 @@ class PolicyLearner(KeptLearner):
         list of ContextAnswer
             Empty before the first release.
         """
+        if not self._step:
+            return []
+        bounds, found = self._bounds(level), []
+        for context in self.contexts() if contexts is None else contexts:
+            means = self.predictions(context)
+            best = self._leading(means)
+            others = [k for k in range(self.arms) if k != best]
+            low, high, lead = self._interval(bounds, context, best, others)
+            name, mean = self.map.options[best], float(np.clip(means[best], 0.0, 1.0))
+            decision = "best" if lead > 0 else "open"
+            found.append(ContextAnswer(dict(context), name, mean, low, high, lead, decision))
+        return found
+
+    @abstractmethod
+    def predictions(self, context: Mapping[str, Any]) -> Floats:
+        """The estimated mean reward of every option in a context."""
+
+    @abstractmethod
+    def _bounds(self, level: float) -> Any:
+        """The confidence bounds of all contexts, simultaneously, for `_interval`."""
+
+    @abstractmethod
+    def _interval(
+        self, bounds: Any, context: Mapping[str, Any], best: int, others: list[int]
+    ) -> tuple[float, float, float]:
+        """An interval of the best option's mean, and the least it leads the others by."""
 
     def contexts(self) -> list[dict[str, Any]]:
         """Contexts in reports: all combinations of categories, numbers at mid-range; at most 64."""
@@ -223,18 +248,6 @@ class PolicyLearner(KeptLearner):
     ) -> list[ArmSummary]:
         """The summary of each option in the evaluation slice; empty without one."""
         return super().summaries(names, level, control) if self.evaluation else []
-
-    def _answer(
-        self,
-        context: Mapping[str, Any],
-        best: int,
-        means: Floats,
-        interval: tuple[float, float],
-        lead: float,
-    ) -> ContextAnswer:
-        decision = "best" if lead > 0 else "open"
-        name, mean = self.map.options[best], float(np.clip(means[best], 0.0, 1.0))
-        return ContextAnswer(dict(context), name, mean, *interval, lead, decision)
 
     def guarded(self) -> None:
         """Declare that a guardrail may pause options; it needs the evaluation slice."""
@@ -311,24 +324,18 @@ class LinearPolicyLearner(PolicyLearner):
         mean = tuple(self.fit.mean.tolist())
         return self._choice(LinearPolicy(mean, rows_of(roots), tuple(self._paused)))
 
-    def answers(
-        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[ContextAnswer]:
-        """The best option per context, from the confidence set of the linear parameter."""
-        if not self._choices:
-            return []
-        sure = self.confidence_set(level)
-        found = []
-        for context in self.contexts() if contexts is None else contexts:
-            vectors = np.array(self.map.exact(self.map.code(context)))
-            means = self.predictions(context)
-            best = self._leading(means)
-            others = [k for k in range(self.arms) if k != best]
-            rows = np.vstack([vectors[best : best + 1], vectors[best] - vectors[others]])
-            low, high = sure.bounds(rows)
-            interval = float(max(0.5 + low[0], 0.0)), float(min(0.5 + high[0], 1.0))
-            found.append(self._answer(context, best, means, interval, float(low[1:].min())))
-        return found
+    def _bounds(self, level: float) -> LinearSet:
+        return self.confidence_set(level)
+
+    def _interval(
+        self, bounds: LinearSet, context: Mapping[str, Any], best: int, others: list[int]
+    ) -> tuple[float, float, float]:
+        """From the confidence set of the parameter, under the linear model."""
+        vectors = np.array(self.map.exact(self.map.code(context)))
+        rows = np.vstack([vectors[best : best + 1], vectors[best] - vectors[others]])
+        low, high = bounds.bounds(rows)
+        lead = float(low[1:].min())
+        return float(max(0.5 + low[0], 0.0)), float(min(0.5 + high[0], 1.0)), lead
 
     def predictions(self, context: Mapping[str, Any]) -> Floats:
         """The estimated mean reward of every option in a context."""
@@ -381,10 +388,8 @@ class LinearThompson(LinearPolicyLearner):
 
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue | None:
         d = self.map.dimension
-        total, participants = (
-            np.asarray(estimate.total, dtype=float),
-            int(estimate.error.participants),
-        )
+        total = np.asarray(estimate.total, dtype=float)
+        participants = int(estimate.error.participants)
         noise = (np.asarray(estimate.error.stated, dtype=float) * participants) ** 2
         rows, columns = np.triu_indices(d)
         second = np.zeros((d, d))
@@ -493,10 +498,8 @@ class TableThompson(PolicyLearner):
     def _update(self, round_: Round, estimate: Estimate) -> PolicyValue:
         assignment = round_.assignment
         assert isinstance(assignment, TableChoice)
-        total, participants = (
-            np.asarray(estimate.total, dtype=float),
-            int(estimate.error.participants),
-        )
+        total = np.asarray(estimate.total, dtype=float)
+        participants = int(estimate.error.participants)
         cells = total.reshape(self.segments, self.arms, 2)
         self._seen = self._seen.with_round(
             estimate.error,
@@ -509,22 +512,19 @@ class TableThompson(PolicyLearner):
         wins = float(cells[:, :, 1].sum())
         return PolicyValue(wins, participants, proxy * self.segments * self.arms, reach)
 
-    def answers(
-        self, level: float = 0.95, contexts: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[ContextAnswer]:
-        """The best option per segment, from the confidence intervals of all cells."""
-        if not len(self._seen.people):
-            return []
-        low, high = cell_bounds(self._seen, level)
-        found = []
-        for context in self.contexts() if contexts is None else contexts:
-            segment, means = self.map.segment(context), self.predictions(context)
-            best = self._leading(means)
-            interval = float(low[segment, best]), float(high[segment, best])
-            others = [k for k in range(self.arms) if k != best]
-            lead = interval[0] - float(high[segment, others].max())
-            found.append(self._answer(context, best, means, interval, lead))
-        return found
+    def _bounds(self, level: float) -> tuple[Floats, Floats]:
+        return cell_bounds(self._seen, level)
+
+    def _interval(
+        self,
+        bounds: tuple[Floats, Floats],
+        context: Mapping[str, Any],
+        best: int,
+        others: list[int],
+    ) -> tuple[float, float, float]:
+        """From the confidence intervals of the cells."""
+        low, high = (side[self.map.segment(context)] for side in bounds)
+        return float(low[best]), float(high[best]), float(low[best]) - float(high[others].max())
 
     def predictions(self, context: Mapping[str, Any]) -> Floats:
         """The estimated mean reward of every option in a context."""
