@@ -183,11 +183,8 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     Laplace noise of scale b is sub-exponential with (4b², √2 b), so n of them stay within √8 b √(n
     ln(2/p)) + 2√2 b ln(2/p).
     """
-    e, target, paper = (
-        problem.epsilon_per_number,
-        problem.privacy.pure,
-        problem.constants == "paper",
-    )
+    e, target = problem.epsilon_per_number, problem.privacy.pure
+    paper = problem.constants == "paper"
     least = problem.privacy.smallest
     tail = _tail(math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
     learner = _elimination(problem, tail, least)

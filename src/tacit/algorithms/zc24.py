@@ -163,11 +163,9 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
     if private.guarantee is None:
         return 1.0
     if private.sigma is not None:
-        d, chance = (
-            problem.dimension,
-            problem.horizon / (problem.sync * problem.failure_probability),
-        )
-        return max(1.0, private.sigma * (math.sqrt(d) + math.sqrt(math.log(chance))))
+        chance = problem.horizon / (problem.sync * problem.failure_probability)
+        root = math.sqrt(problem.dimension) + math.sqrt(math.log(chance))
+        return max(1.0, private.sigma * root)
     spread = math.sqrt(private.sums.variances.max())
     level = 1 - problem.failure_probability / 3
     return 1.0 + spread * moments.spectral_quantile(problem.dimension, level)

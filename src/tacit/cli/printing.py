@@ -200,8 +200,6 @@ def count_of(name: str, done: int, requested: int) -> str:
     ('1 run', '2 of 3 runs')
     """
     plural = "" if requested == 1 else "s"
-    return (
-        f"{requested} {name}{plural}"
-        if done == requested
-        else f"{done} of {requested} {name}{plural}"
-    )
+    if done == requested:
+        return f"{requested} {name}{plural}"
+    return f"{done} of {requested} {name}{plural}"

@@ -376,10 +376,8 @@ def level_table(
     """
     grid = np.arange(precision + 1) / precision
     below, above = environment.shortfall(arm, grid), environment.excess(arm, grid)
-    start, end = (
-        np.concatenate([[0.0], below]),
-        np.concatenate([above, [0.0]]),
-    )  # one level outside [0, 1], shortfall and excess are 0
+    # one level outside [0, 1], shortfall and excess are 0
+    start, end = np.concatenate([[0.0], below]), np.concatenate([above, [0.0]])
     left, right = np.diff(start, n=2), np.diff(end, n=2)  # of levels 0..g-1, and of levels 1..g
     inner = np.where(grid[1:-1] < 1 - below[-1], left[1:], right[:-1])
     probabilities = precision * np.concatenate([left[:1], inner, right[-1:]]).clip(min=0.0)

@@ -459,10 +459,8 @@ class NoiseDistribution(ABC):
         while high - low > 1:
             probes = np.unique(np.linspace(low, high, 34).astype(np.int64))[1:-1]
             reached = int(np.count_nonzero(self.log_pmf(centre + sign * probes) >= log_floor))
-            low, high = (
-                (int(probes[reached - 1]) if reached else low),
-                (int(probes[reached]) if reached < len(probes) else high),
-            )
+            low = int(probes[reached - 1]) if reached else low
+            high = int(probes[reached]) if reached < len(probes) else high
         return centre + sign * low
 
     def _beyond(self, t: int, sign: int) -> float:
@@ -532,11 +530,9 @@ def plain(value: Number) -> Number:
         return value
     if isinstance(value, Integral):
         return int(value)
-    return (
-        Fraction(int(value.numerator), int(value.denominator))
-        if isinstance(value, Rational)
-        else float(value)
-    )
+    if isinstance(value, Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    return float(value)
 
 
 def _level(name: str, p: float) -> float:
@@ -653,10 +649,8 @@ def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
     lengths = np.diff(points)
     with np.errstate(invalid="ignore"):
         slopes = np.diff(log_p) / lengths
-    before, after = (
-        (slopes[:-2] - slopes[1:-1]).clip(min=0.0),
-        (slopes[1:-1] - slopes[2:]).clip(min=0.0),
-    )
+    before = (slopes[:-2] - slopes[1:-1]).clip(min=0.0)
+    after = (slopes[1:-1] - slopes[2:]).clip(min=0.0)
     slope, length = slopes[1:-1], lengths[1:-1]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         series = np.where(

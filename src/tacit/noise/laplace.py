@@ -181,11 +181,7 @@ class Polya(NoiseDistribution):
     @cached_property
     def mgf_radius(self) -> float:  # type: ignore[override]
         """-ln β."""
-        factor, rate = (
-            (self.beta.factor, self.beta.rate)
-            if isinstance(self.beta, Chance)
-            else (Fraction(self.beta), 0)
-        )
+        factor, rate = self._chance.factor, self._chance.rate
         if factor > Fraction(1, 2):
             return float(rate) - math.log1p(float(factor - 1))
         return float(rate) + math.log(factor.denominator) - math.log(factor.numerator)
@@ -260,10 +256,11 @@ class Polya(NoiseDistribution):
 
     @cached_property
     def _walk(self) -> PolyaWalk:
-        return polya_walk(
-            Fraction(self.r),
-            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
-        )
+        return polya_walk(Fraction(self.r), self._chance)
+
+    @property
+    def _chance(self) -> Chance:
+        return self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta))
 
 
 @dataclass(frozen=True)

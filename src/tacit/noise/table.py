@@ -144,11 +144,9 @@ class Table(NoiseDistribution):
         """From the first to the last entry of at least e^`log_floor`."""
         with np.errstate(divide="ignore"):
             kept = np.flatnonzero(np.log(self.probabilities) >= log_floor)
-        return (
-            (self.start + int(kept[0]), self.start + int(kept[-1]))
-            if len(kept)
-            else (round(self.mean), round(self.mean))
-        )
+        if len(kept):
+            return (self.start + int(kept[0]), self.start + int(kept[-1]))
+        return (round(self.mean), round(self.mean))
 
     def cover(self, log_floor: float = LOG_TINY) -> tuple[int, int, float]:  # noqa: ARG002
         """The whole table: an edge search would stop at a gap."""

@@ -136,10 +136,8 @@ class SilosRun:
             np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)
         )
         size = (problem.silos, problem.dimension, problem.environment.actions)
-        self.world, self.people = (
-            Synthetic.draw(*size, participants, problem.environment.deviation),
-            participants,
-        )
+        self.world = Synthetic.draw(*size, participants, problem.environment.deviation)
+        self.people = participants
         self.problem, self.sums, self.name = problem, sums, name
         self.due = frozenset(np.cumsum(batches).tolist())
         self.noise = self._noise(noise)

@@ -50,12 +50,9 @@ from tacit.trust import TrustModel
 
 CACHE = 1 << 14
 FEWEST = 2  # participants in a round, one of them curious
-COARSEST, FINEST = (
-    16,
-    1024,
-    # levels for real rewards: with fewer, rounding exceeds the noise; more gain nothing beside the
-    # sampling error
-)
+# levels for real rewards: with fewer, rounding exceeds the noise; more gain nothing beside the
+# sampling error
+COARSEST, FINEST = 16, 1024
 
 
 def printed_precision(users: int, epsilon: float, scale: float = 1.0) -> int:

@@ -172,11 +172,9 @@ def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Fac
       k is minimal.
     """
     count = integer("steps", steps, at_least=1, remedy="use a horizon of at least one batch")
-    return (
-        _optimal(count, importance)
-        if kind == "optimal"
-        else Factorization(kind, *_factors(kind, count))
-    )
+    if kind == "optimal":
+        return _optimal(count, importance)
+    return Factorization(kind, *_factors(kind, count))
 
 
 @lru_cache(maxsize=16)

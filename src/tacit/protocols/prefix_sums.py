@@ -223,11 +223,9 @@ class PrefixSums:
     @cached_property
     def share(self) -> NoiseDistribution:
         """The noise that one silo (or the trusted server) adds to one integer."""
-        return (
-            self.total
-            if self.noise_parties == 1
-            else self.total.approximate_share(self.noise_parties)
-        )
+        if self.noise_parties == 1:
+            return self.total
+        return self.total.approximate_share(self.noise_parties)
 
     @property
     def row_variance(self) -> float:

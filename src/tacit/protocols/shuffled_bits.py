@@ -169,8 +169,6 @@ def tkms21_noise(users: int, target: ApproximateDP) -> tuple[int, Fraction]:
             "tight constants, exact at every epsilon"
         )
     tau = 96 * math.log(2 / target.delta) / target.epsilon**2
-    return (
-        (math.ceil(tau / users), Fraction(1, 2))
-        if users <= tau
-        else (1, Fraction(tau / (2 * users)))
-    )
+    if users <= tau:
+        return (math.ceil(tau / users), Fraction(1, 2))
+    return (1, Fraction(tau / (2 * users)))

@@ -50,11 +50,9 @@ def joint_epsilon(
         loss = privacy_loss(together, coordinates * levels, log_floor=floor)
         return loss.epsilon(delta * math.exp(-psi)) + 2 * psi
     loss = privacy_loss(distribution, levels, log_floor=floor)
-    return (
-        loss.epsilon(delta)
-        if coordinates == 1
-        else ComposedLoss(((loss, coordinates),)).epsilon(delta)
-    )
+    if coordinates == 1:
+        return loss.epsilon(delta)
+    return ComposedLoss(((loss, coordinates),)).epsilon(delta)
 
 
 Asked = TypeVar("Asked", PureDP, ApproximateDP, PureDP | ApproximateDP)

@@ -164,10 +164,8 @@ class PlanRequest:
         mine = {name: options.pop(name) for name in own if name in options}
         if options:
             raise TacitError(f"a plan has no option {', '.join(options)}. See tacit plan --help.")
-        expected, participants = (
-            ExpectedMeans(**parts["expected"]),
-            ExpectedParticipants(**parts["people"]),
-        )
+        expected = ExpectedMeans(**parts["expected"])
+        participants = ExpectedParticipants(**parts["people"])
         how = RunConfig(**({"runs": RUNS} | parts["how"]))
         return cls(expected, participants, algorithms=chosen or (one,), how=how, **mine)
 

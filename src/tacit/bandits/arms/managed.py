@@ -119,10 +119,8 @@ class Managed(KeptLearner):
         managed._inner, managed.played = learner, learner.played
         managed._number, managed._pending = learner._number, dict(learner._pending)
         managed._inside = {number: number for number in learner._pending}
-        managed._came, managed._ratios = (
-            list(learner._came),
-            ResponseRates.from_dict(learner._ratios.to_dict()),
-        )
+        managed._came = list(learner._came)
+        managed._ratios = ResponseRates.from_dict(learner._ratios.to_dict())
         managed._tallies = [Tally.from_dict(tally.to_dict()) for tally in learner._tallies]
         return managed
 
