@@ -9,11 +9,12 @@ from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.service.deployed import stage_message
+from tests.service.deployed import definition_of, deployed, stage_message
 from tests.service.pairs import TIMING, Clock
 
 from tacit.aggregation.graph import security
@@ -396,3 +397,17 @@ def test_a_device_leaves_a_rejecting_round_and_retries_a_busy_one(
         talk.send(Reply(status))
     assert ended.value.value is goes_on
     assert bool(phone.reporter._sessions) is goes_on
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(5), Fraction(8)])
+def test_noise_of_a_tiny_variance_is_stated_no_smaller(tmp_path: Path, epsilon: Fraction) -> None:
+    """Found: the variance was a double with a denominator that terms cannot hold."""
+    about = {"algorithm": "dist-rdp-se", "epsilon": epsilon, "delta": Fraction(1, 10**6)}
+    defined = definition_of("secure-aggregation", min_batch_size=100, missing=Fraction(0), **about)
+    with deployed(defined, tmp_path) as one:
+        one.step(2)
+        assert one.coordinator.rounds(Stage.OPEN)
+        stated = one.pinned.terms.noise.least
+    protocol: Any = defined.experiment().mechanism.example()
+    variance = Fraction(protocol.distribution.variance)
+    assert variance <= stated < variance * (1 + Fraction(1, 10**9)) < 1

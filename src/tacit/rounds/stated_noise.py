@@ -5,6 +5,7 @@ A protocol that is not listed here cannot be deployed: terms would not describe 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import singledispatch
@@ -27,6 +28,7 @@ from tacit.protocols.statistic_sums import (
 )
 from tacit.protocols.sums import Local, SecureSum, TwoServers
 from tacit.terms import Noise, Terms
+from tacit.terms.canonical import LARGEST
 from tacit.terms.context import TABLE_SENSITIVITY
 from tacit.terms.parts import (
     BINOMIAL,
@@ -140,8 +142,12 @@ def _(protocol: JointSums) -> Noise:
 
 
 def _shares(distribution: NoiseDistribution) -> Noise:
-    """Noise that devices share, by its distribution."""
+    """Noise that devices share, by its distribution; a parameter below 1 that terms cannot hold is
+    rounded up.
+    """
     name, parameter = stated_parameter(distribution)
+    if parameter < 1 and parameter.denominator > LARGEST:
+        parameter = Fraction(math.ceil(parameter * LARGEST), LARGEST)
     return Noise(parameter, "devices", name)
 
 
