@@ -346,7 +346,7 @@ export function browserStorage(name = "tacit") {
 }
 
 const copies = async () => (await import("./copies.js")).default({ must, hex, unhex, given, amount, ownOf, lower, united, holder, above, spell, total, counted });
-const LONGEST_REPLY = 1 << 20; // bytes
+const MOST = 1 << 20; // bytes of a reply
 const asking = (post) => !post.said && post.outcome[0] < 20;
 const under = (address, path) => address.replace(/\/*$/, path);
 
@@ -379,12 +379,11 @@ export class Device {
         method, body, headers, signal: AbortSignal.timeout(10000),
         credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store",
       });
-      const reader = reply.body?.getReader();
-      let bytes = concat();
-      for (let chunk; (chunk = (await reader?.read())?.value); ) {
-        if ((bytes = concat(bytes, chunk)).length > LONGEST_REPLY) return reader.cancel(), [0];
+      const [reader, parts] = [reply.body?.getReader(), []];
+      for (let chunk, size = 0; (chunk = (await reader?.read())?.value); parts.push(chunk)) {
+        if ((size += chunk.length) > MOST) return reader.cancel(), [0];
       }
-      return [reply.status, bytes];
+      return [reply.status, concat(...parts)];
     } catch {
       return [0];
     }
