@@ -251,7 +251,7 @@ def test_errors_are_one_line_with_a_remedy(
         ),
         (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
         (("terms", "cosign", where, *config(servers, 0)), "give the party.toml of the helper"),
-        (("terms", "cosign", where, *config(servers, 1), "--json"), "give --yes"),
+        (("terms", "cosign", where, *config(servers, 1), "--json"), "no terminal: nobody can be"),
         (("terms", "show", "nothing.json"), "https://coordinator.example"),
         (("invitations", "make", 3, "--experiment", digest, *config(servers, 0)), "is open"),
     ):

@@ -180,6 +180,8 @@ def test_a_problem_names_the_field_and_the_rule(servers: Threads, digest: bytes)
     }.items():
         found = servers.post(0, path, content=body, headers={"content-type": "application/json"})
         assert found.json()["detail"].endswith(said)
+    untyped = servers.post(0, path, content=b"{}").json()["detail"]
+    assert "a JSON object, sent with `Content-Type: application/json`" in untyped
 
 
 def test_an_unknown_experiment_cannot_be_joined(servers: Threads) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import socketserver
+import ssl
 import threading
 import time
 import tracemalloc
@@ -21,12 +22,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from tests.service.parties import terms
 from tests.service.served import served, wait_for
+from tests.service.test_proxies import certificate
 
 from tacit.client import Device, Ledger, Pins
 from tacit.client.deadlines import limit_exchanges
 from tacit.client.exchange import Offline
 from tacit.client.loopback import NEARBY
 from tacit.errors import Rejected, Unavailable
+from tacit.service.admin import PartyClient
 from tacit.service.http import helper_client as links
 from tacit.service.http import pages
 from tacit.service.http.helper_client import HttpHelperClient
@@ -97,6 +100,38 @@ def test_an_endless_helper_response_blocks_only_briefly(
             link.keys(bytes(32), bytes(16), 1)
         assert time.monotonic() - began < 5
         link.close()
+
+
+@contextmanager
+def untrusted(directory: Path) -> Iterator[str]:
+    """The address of a server whose certificate nobody here trusts."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate(directory))
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"https://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def test_an_untrusted_certificate_is_named_with_its_remedy(tmp_path: Path) -> None:
+    with untrusted(tmp_path) as url:
+        with pytest.raises(Unavailable, match=r"certificate .* trusted .* SSL_CERT_FILE"):
+            PartyClient(url).experiments()
+        with (
+            closing(HttpHelperClient(coordinator_of(url))) as link,
+            pytest.raises(Unavailable, match=r"unreachable \(.*CERTIFICATE_VERIFY_FAILED"),
+        ):
+            link.keys(bytes(32), bytes(16), 1)
+        pins = Pins(url, coordinator="ab" * 32, helper="cd" * 32)
+        with (
+            Device(Ledger(":memory:"), pins) as device,
+            pytest.raises(Offline, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            device.terms("ef" * 32)
 
 
 def test_a_slow_helper_does_not_delay_calls_to_others(

@@ -134,9 +134,9 @@ def local_url(settings: PartyConfig) -> str:
 
 
 def confirm(question: str) -> bool:
-    """Ask for confirmation; False without a terminal."""
+    """Ask for confirmation, on a terminal; without one, `--yes` is needed."""
     if not sys.stdin.isatty():
-        return False
+        raise TacitError("standard input is no terminal: nobody can be asked, so give --yes")
     return input(f"{question} Type yes: ").strip().lower() == "yes"
 
 

@@ -22,6 +22,7 @@ from tacit.client.http import (
 )
 from tacit.client.ledger import Ledger
 from tacit.client.pins import Pins
+from tacit.client.unreachable import why_unreachable
 
 T = TypeVar("T")
 
@@ -151,8 +152,8 @@ class AsyncDevice(DeviceCore):
                     return await self._reply_to(request)
                 except HUNG_UP:
                     return await self._reply_to(request)
-        except (*FAILED, TimeoutError):
-            return Reply(0)
+        except (*FAILED, TimeoutError) as problem:
+            return Reply(0, failure=why_unreachable(problem))
 
     async def _reply_to(self, request: Request) -> Reply:
         response = await self._sent(request)

@@ -39,6 +39,7 @@ class Reply:
 
     status: int
     content: bytes = field(default=b"", repr=False)
+    failure: str = ""  # why none arrived
 
     @property
     def error_text(self) -> str:
@@ -48,7 +49,7 @@ class Reply:
         except (ValueError, KeyError, TypeError, RecursionError):
             sentence = None
         if not isinstance(sentence, str) or not sentence:
-            return f"status {self.status}" if self.status else "no reply"
+            return f"status {self.status}" if self.status else self.failure or "no reply"
         return "".join(letter for letter in sentence if letter.isprintable())[:_LONGEST_SENTENCE]
 
 

@@ -26,6 +26,7 @@ from tacit.client.exchange import LONGEST_REPLY, SLOWEST_REPLY, Conversation, Re
 from tacit.client.ledger import Ledger
 from tacit.client.loopback import NEARBY
 from tacit.client.pins import Pins
+from tacit.client.unreachable import why_unreachable
 from tacit.errors import Rejected, TacitError, require
 
 T = TypeVar("T")
@@ -236,8 +237,8 @@ class Device(DeviceCore):
                 return self._reply_to(request)
             except HUNG_UP:
                 return self._reply_to(request)
-        except FAILED:
-            return Reply(0)
+        except FAILED as problem:
+            return Reply(0, failure=why_unreachable(problem))
 
     def _reply_to(self, request: Request) -> Reply:
         end = time.monotonic() + SLOWEST_REPLY

@@ -18,6 +18,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.client.loopback import NEARBY
+from tacit.client.unreachable import UNTRUSTED
 from tacit.errors import Rejected, TacitError, Unavailable
 from tacit.signatures import fingerprint
 from tacit.terms import Pinned, Terms, cosign, in_order
@@ -134,6 +135,11 @@ class PartyClient:
             ) from None
         except httpx.HTTPError as problem:
             reason = str(problem) or type(problem).__name__
+            if UNTRUSTED in reason:
+                raise Unavailable(
+                    f"{self.url} has a certificate that is not trusted ({reason}): renew it, or "
+                    "name the file of an authority of your own in SSL_CERT_FILE"
+                ) from None
             raise Unavailable(
                 f"{self.url} does not answer ({reason}): start it with tacit serve, or correct "
                 "the address"

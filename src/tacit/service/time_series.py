@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from tacit.types import ArmSummary
+
 FIRST = ("time", "round", "round_option", "round_reports")
 """Columns about a round: when it ended (UTC), its number, its option, and reports if released."""
+ESTIMATES = tuple(one.name for one in fields(ArmSummary))
 
 
 def time_series(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -31,8 +35,8 @@ def time_series(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as CSV (RFC 4180), with every column that any row has."""
-    columns = dict.fromkeys([*FIRST, *(name for row in rows for name in row)])
+    """Rows as CSV (RFC 4180), with the same columns before the first round has ended."""
+    columns = dict.fromkeys([*FIRST, *ESTIMATES, *(name for row in rows for name in row)])
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(columns), lineterminator="\n", restval="")
     writer.writeheader()

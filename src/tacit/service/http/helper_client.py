@@ -16,6 +16,7 @@ import httpx
 from tacit.aggregation.announcements import binding_of
 from tacit.client.deadlines import limit_exchanges
 from tacit.client.loopback import NEARBY
+from tacit.client.unreachable import why_unreachable
 from tacit.errors import Rejected, Unavailable
 from tacit.service.errors import STATUS
 from tacit.service.http.bodies import has_few_values
@@ -89,7 +90,7 @@ class HttpHelperClient:
             with self._client.stream("POST", address + path, content=body, headers=headers) as said:
                 content = _read(said)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as problem:
-            raise Unavailable(f"the helper is unreachable ({type(problem).__name__})") from None
+            raise Unavailable(f"the helper is unreachable ({why_unreachable(problem)})") from None
         finally:
             ended = time.monotonic()
             if ended - began > SLOW:

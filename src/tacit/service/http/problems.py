@@ -1,7 +1,8 @@
 """Error responses as problem documents (RFC 9457), with one table of problem types.
 
 `type` is a stable reference relative to the party's address. `error` repeats `detail` for devices,
-which read that member. No document repeats a value of the request.
+which read that member. No document repeats a value of a body, except of
+an administrator's definition.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ RULES = {
     "missing": "is required",
     "extra_forbidden": "must not have unknown fields",
     "json_invalid": "must be valid JSON",
+    "model_attributes_type": "must be a JSON object, sent with `Content-Type: application/json`",
 }
 
 
