@@ -401,8 +401,8 @@ def test_invalid_targets_are_rejected_with_a_remedy() -> None:
     target = ApproximateDP(1.0, 1e-5)
     rejections: list[tuple[str, dict[str, object]]] = [
         ("one of binomial", {"kind": "laplace"}),
-        ("tight or paper", {"constants": "best"}),
-        ("linf or l2", {"norm": "l3"}),
+        ("one of tight, paper", {"constants": "best"}),
+        ("one of linf, l2", {"norm": "l3"}),
         ("sensitivity is 0", {"sensitivity": 0}),
         ("scale the query to integers", {"sensitivity": 0.5}),
         ("scale the query to integers", {"sensitivity": 0.5, "norm": "l2"}),

@@ -204,13 +204,8 @@ def calibrate(
         integer("dimension", dimension, at_least=1),
         norm,
     )
-    count = (
-        None
-        if users is None
-        else integer(
-            "users", users, at_least=1, remedy="the noise is shared among at least one participant"
-        )
-    )
+    remedy = "the noise is shared among at least one participant"
+    count = None if users is None else integer("users", users, at_least=1, remedy=remedy)
     if count is not None and count > 1:
         _check_shared(target)
     if isinstance(target, ApproximateDP):
