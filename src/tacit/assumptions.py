@@ -157,15 +157,15 @@ class DishonestAtMost(Assumption):
                 return "every silo adds its noise, and no silo is curious"
             one = self.count == 1 and not self.fraction
             act = "withholds noise or colludes" if one else "withhold noise or collude"
-            return f"at most {self._many('other silo', 'other silos')} {act} with the server"
+            return f"at most {self._counted('other silo', 'other silos')} {act} with the server"
         where = "a group" if self.scope is Scope.GROUP else "a batch"
         if not self.count and not self.fraction:
             return f"no participant of {where} is curious, corrupted or invented"
-        many = self._many(f"participant of {where}", f"participants of {where}")
+        many = self._counted(f"participant of {where}", f"participants of {where}")
         one = self.count == 1 and not self.fraction
         return f"at most {many} {'is' if one else 'are'} curious, corrupted or invented"
 
-    def _many(self, singular: str, plural: str) -> str:
+    def _counted(self, singular: str, plural: str) -> str:
         counted = f"{self.count:,} {singular if self.count == 1 else plural}"
         if not self.fraction:
             return counted
@@ -700,8 +700,10 @@ def of_each(sets: Iterable[frozenset[Assumption]]) -> frozenset[Assumption]:
 
 
 def _implied(stated: Assumption, needed: Assumption) -> bool:
-    """Whether one assumption covers another; a value of a class from outside covers, and is covered
-    by, only values of the same class with equal fields, whatever that class says.
+    """Whether one assumption implies another.
+
+    A value of a class from outside tacit implies, and is implied by, only values of the same class
+    with equal fields, whatever that class says.
     """
     if _is_own(stated) and _is_own(needed):
         return stated.implies(needed)

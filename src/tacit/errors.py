@@ -52,7 +52,7 @@ class InvalidFile(Rejected):
 
 
 def require(
-    holds: object, name: str, value: object, rule: str, error: type[TacitError] = TacitError
+    condition: object, name: str, value: object, rule: str, error: type[TacitError] = TacitError
 ) -> None:
     """Raise an error that names the field, its value and the rule, unless the rule holds.
 
@@ -60,7 +60,7 @@ def require(
     Traceback (most recent call last):
     tacit.errors.TacitError: epsilon is -1: must be > 0
     """
-    if not holds:
+    if not condition:
         raise error(f"{name} is {value}: must be {rule}")
 
 
@@ -148,13 +148,13 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> None:
         raise TacitError(f"{name} is {value!r}: must be one of {', '.join(known)}{near}")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question about the nearest known word, to append to a message; empty without any.
 
     >>> did_you_mean("epsilom", ["delta", "epsilon"])
     '; did you mean epsilon?'
     """
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -132,7 +132,7 @@ class Experiment:
         return self.printed()
 
     def printed(self, guarantee: Guarantee | None = None) -> Guarantee | None:
-        """The guarantee that `Mechanism.printed` returns, for this learner.
+        """The guarantee to print, as checked or not checked; see `Mechanism.printed`.
 
         Parameters
         ----------
@@ -562,8 +562,8 @@ def _check_statistics(learner: Learner, mechanism: Releases) -> None:
     """Reject prefix sums whose guarantee is computed for other statistics than silos report."""
     if not isinstance(learner, SiloLearner):
         raise TacitError(
-            f"learner is a {type(learner).__name__}; prefix sums need a SiloLearner: use one, "
-            "whose statistics the guarantee covers"
+            f"learner is a {type(learner).__name__}: must be a SiloLearner, because the guarantee "
+            "of prefix sums covers its statistics"
         )
     needed, sums = learner.statistics, mechanism.sums
     least = needed.sensitivity * (1 - ROUNDING)

@@ -100,9 +100,9 @@ def words(most: int = SHORT, *, optional: bool = False) -> PlainValidator:
     return PlainValidator(read)
 
 
-def visible(words: str) -> str:
+def visible(text: str) -> str:
     """The visible form of a text; texts that look the same compare equal."""
-    plain = unicodedata.normalize("NFC", words)
+    plain = unicodedata.normalize("NFC", text)
     return " ".join("".join(s for s in plain if unicodedata.category(s) != "Cf").split())
 
 
@@ -173,14 +173,14 @@ def duration(value: object) -> int:
     return int(seconds)
 
 
-def duration_within(least: int = 0, most: int = LONGEST) -> AfterValidator:
+def duration_within(shortest: int = 0, longest: int = LONGEST) -> AfterValidator:
     """A duration within these limits."""
 
     def check(seconds: int) -> int:
-        if seconds < least:
-            raise InvalidValue(f'at least "{format_duration(least)}"')
-        if seconds > most:
-            raise InvalidValue(f'at most "{format_duration(most)}"')
+        if seconds < shortest:
+            raise InvalidValue(f'at least "{format_duration(shortest)}"')
+        if seconds > longest:
+            raise InvalidValue(f'at most "{format_duration(longest)}"')
         return seconds
 
     return AfterValidator(check)
@@ -296,13 +296,13 @@ def _rule(error: ErrorDetails) -> str:
     return re.sub(r"Fraction\((\d+), (\d+)\)", lambda one: f"{int(one[1]) / int(one[2]):g}", rule)
 
 
-def places(model: type[BaseModel], before: str = "") -> Iterator[str]:
+def places(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Dotted paths of all entries of a model, including its tables."""
     for name, field in model.model_fields.items():
-        yield f"{before}{name}"
+        yield f"{prefix}{name}"
         for part in (field.annotation, *get_args(field.annotation)):
             if isinstance(part, type) and issubclass(part, BaseModel):
-                yield from places(part, f"{before}{name}.")
+                yield from places(part, f"{prefix}{name}.")
 
 
 def _nearest(path: str, known: Sequence[str]) -> str:
@@ -381,13 +381,13 @@ def to_text(value: Any) -> str:
     return str(value)
 
 
-def quoted(words: str) -> str:
+def quoted(text: str) -> str:
     """A quoted string with unprintable characters escaped.
 
     >>> quoted('say "ö"')
     '"say \\\\"ö\\\\""'
     """
-    plain = json.dumps(words, ensure_ascii=False)
+    plain = json.dumps(text, ensure_ascii=False)
     return "".join(sign if sign.isprintable() else _escaped(sign) for sign in plain)
 
 

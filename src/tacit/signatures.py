@@ -43,12 +43,12 @@ def sign(kind: Signed, message: bytes, key: Ed25519PrivateKey) -> bytes:
     return key.sign(_labelled(kind, message))
 
 
-def verify(kind: Signed, message: bytes, signature: bytes, public: bytes, who: str) -> None:
+def verify(kind: Signed, message: bytes, signature: bytes, public: bytes, party: str) -> None:
     """Raise `Rejected` unless the holder of this public key signed the message as this kind."""
     if not _verified(kind, message, signature, public):
         raise Rejected(
-            f"{who} did not sign this {kind.value.removeprefix('tacit ').removesuffix(' v2')}: it "
-            f"was altered, or signed with another key than {fingerprint(public)}"
+            f"{party} did not sign this {kind.value.removeprefix('tacit ').removesuffix(' v2')}: "
+            f"it was altered, or signed with another key than {fingerprint(public)}"
         )
 
 

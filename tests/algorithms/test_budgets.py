@@ -121,7 +121,7 @@ def test_weighted_silo_messages_have_the_simulated_distribution() -> None:
     for silo, sigma in enumerate(sums.sigmas):  # each its own, however little the sum shows of it
         for own in (sums.encoder(silo=silo), Releases(sums).encoder(silo)):
             assert own.protocol.share.std == pytest.approx(sigma * sums.scale)
-    with pytest.raises(TacitError, match="give the silo of the encoder"):
+    with pytest.raises(TacitError, match="pass the number of the silo"):
         sums.encoder()
     with pytest.raises(TacitError, match="report by the silo's encoder"):
         round_.randomize(data[0])

@@ -463,7 +463,7 @@ def test_a_guarantee_of_prefix_sums_needs_a_learner_of_silos() -> None:
     stored = through_json(built("ldp-fedlinucb", SMALL))
     arms = lookup("dist-dp-se").build(ArmsProblem.of(horizon=2000))
     changed = stored | {"learner": arms.learner.to_dict(), "options": list(arms.options)}
-    with pytest.raises(TacitError, match="prefix sums need a SiloLearner"):
+    with pytest.raises(TacitError, match="must be a SiloLearner"):
         Experiment.from_dict(changed)
 
 

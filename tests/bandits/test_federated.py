@@ -406,7 +406,7 @@ def test_calls_out_of_turn_are_rejected() -> None:
     for early in (lambda: silo.act(context), lambda: silo.learn(0.5), silo.report):
         with pytest.raises(TacitError, match="no round has started"):
             early()
-    with pytest.raises(TacitError, match="has no policy for silos"):
+    with pytest.raises(TacitError, match="has no policy: pass a round"):
         silo.start(Round(0, 2, Arm(0)))
     (round_,) = learner.propose()
     silo.start(round_)

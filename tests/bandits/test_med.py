@@ -13,7 +13,7 @@ from tests.bandits.harness import Environment, estimate, exact, laplace, play
 
 from tacit.bandits import ArmEvidence, ForgettingElimination, NoiseTail, PrivateMED
 from tacit.bandits.arms.divergence import kl
-from tacit.bandits.arms.med import EARLY, coarse, quick
+from tacit.bandits.arms.med import EARLY, coarse, normal_approximation
 from tacit.noise import DiscreteLaplace
 from tacit.types import Arm, ErrorDistribution, Estimate, Round
 
@@ -203,15 +203,17 @@ def test_the_quick_exponent_is_exact_without_noise_and_never_above_the_normal_on
     mean: float, top: float
 ) -> None:
     clear = evidence_of(Estimate(mean * 1000, exact(1000)))
-    assert quick(clear, mean, top) == pytest.approx(1000 * kl(mean, top))
+    assert normal_approximation(clear, mean, top) == pytest.approx(1000 * kl(mean, top))
     noisy = evidence_of(Estimate(mean * 1000, laplace(0.1)(1000)))
     variance = laplace(0.1)(1000).variance / 1000**2
-    assert quick(noisy, mean, top) < min(1000 * kl(mean, top), (top - mean) ** 2 / (2 * variance))
+    assert normal_approximation(noisy, mean, top) < min(
+        1000 * kl(mean, top), (top - mean) ** 2 / (2 * variance)
+    )
 
 
 def test_means_that_differ_by_a_rounding_error_are_equal() -> None:
     evidence = evidence_of(Estimate(500.0, laplace(0.1)(1000)))
-    assert quick(evidence, 0.5, math.nextafter(0.5, 1)) == 0.0
+    assert normal_approximation(evidence, 0.5, math.nextafter(0.5, 1)) == 0.0
 
 
 @pytest.mark.parametrize(

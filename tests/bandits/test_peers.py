@@ -76,7 +76,7 @@ def test_the_larger_posterior_draw_wins_with_its_probability() -> None:
     for round_ in learner.propose():
         learner.observe(round_, Estimate(float(round_.arm), ErrorDistribution(1, 1, None)))
     for _ in range(5_000):
-        learner._draw(left=1)
+        learner._draw(remaining=1)
     wins = learner._waiting[1]
     assert abs(wins - 5_000 * 5 / 6) < 5 * math.sqrt(5_000 * 5 / 36)
 

@@ -277,10 +277,10 @@ TARGETS: tuple[Target, ...] = (
         (
             checks,
             swap(
-                "achieved_guarantee(distribution, sensitivity, target, apart, order)",
+                "achieved_guarantee(distribution, sensitivity, target, log_ratio, order)",
                 "achieved_guarantee(distribution, sensitivity, target, 0, order)",
             ),
-            swap("isinstance(target, PureDP) and not apart", "isinstance(target, PureDP)"),
+            swap("isinstance(target, PureDP) and not log_ratio", "isinstance(target, PureDP)"),
         ),
         DISTRIBUTED_NOISE,
     ),
@@ -289,17 +289,17 @@ TARGETS: tuple[Target, ...] = (
         "epsilon_of",
         (signs,),
         DISTRIBUTED_NOISE,
-        ("apart", "widened", "order"),
+        ("log_ratio", "widened", "order"),
     ),
     Target(
         "privacy/accounting.py",
         "gaussian_mu",
         (
-            swap("direction.infinite * math.exp(apart) > dropped", "False"),
+            swap("direction.infinite * math.exp(log_ratio) > dropped", "False"),
             swap("np.cumsum(masses) + direction.infinite", "np.cumsum(masses)"),
-            swap("math.exp(apart)", "1.0"),
-            swap("math.exp(-apart)", "1.0"),
-            swap("-2 * apart", "0.0"),
+            swap("math.exp(log_ratio)", "1.0"),
+            swap("math.exp(-log_ratio)", "1.0"),
+            swap("-2 * log_ratio", "0.0"),
             swap("true - dropped", "true - 2 * dropped"),
             swap("masses * np.exp(-losses)", "masses"),
             swap("found.max(initial=ROUNDING)", "found.min(initial=1.0)"),
@@ -853,8 +853,8 @@ TARGETS: tuple[Target, ...] = (
         "epsilon_of",
         (
             swap(
-                "times * (loss.epsilon(inner / times) + 2 * apart)",
-                "times * (loss.epsilon(inner) + 2 * apart)",
+                "times * (loss.epsilon(inner / times) + 2 * log_ratio)",
+                "times * (loss.epsilon(inner) + 2 * log_ratio)",
             ),
         ),
         RETURNING,
@@ -927,7 +927,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "privacy/divergences.py",
         "renyi_of",
-        (swap("apart * (2 * order - 1) / (order - 1)", "apart"),),
+        (swap("log_ratio * (2 * order - 1) / (order - 1)", "log_ratio"),),
         ("tests/privacy/test_divergences.py",),
     ),
     Target(
@@ -1404,8 +1404,8 @@ TARGETS: tuple[Target, ...] = (
         "check_withstands",
         (
             swap("found.bits >= bits", "True"),
-            swap("about.dishonest(announced.slots)", "0"),
-            swap("Claim(about.claim)", "Claim.SEMI_HONEST"),
+            swap("aggregation.dishonest(announced.slots)", "0"),
+            swap("Claim(aggregation.claim)", "Claim.SEMI_HONEST"),
         ),
         COORDINATOR,
     ),
@@ -1742,7 +1742,7 @@ TARGETS: tuple[Target, ...] = (
             swap("ROUNDING * (1 + one * one + level) * tail", "0"),
             swap("2 * psi", "0"),
             swap("math.exp(psi)", "1"),
-            swap("math.sqrt(square)", "1.0"),
+            swap("math.sqrt(squared_l2)", "1.0"),
             swap("wide < 1", "False"),
         ),
         (*STATED_NOISE, *LIVE_MOMENTS),
@@ -2234,7 +2234,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "sampling/draws.py",
         "accepted_gaussian",
-        (swap("2 * square", "square"), swap("square / scale", "0")),
+        (swap("2 * variance", "variance"), swap("variance / scale", "0")),
         DRAWS,
     ),
     Target(
@@ -2309,7 +2309,12 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "bandits/guardrail.py",
         "Guard._is_significantly_worse",
-        (swap("sure * self._setting(self.rail.level).share(option)", "sure"),),
+        (
+            swap(
+                "failure_probability * self._setting(self.rail.level).share(option)",
+                "failure_probability",
+            ),
+        ),
         ("tests/bandits/test_guardrail.py",),
     ),
     # what a device asks before it joins, sends and is refunded

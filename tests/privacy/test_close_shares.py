@@ -80,7 +80,7 @@ def test_noise_that_just_suffices_fails_if_it_is_approximate(
     distribution = DiscreteLaplace(2)
     assert checked_target(distribution, 1, target, View.RELEASED_SUM).epsilon == 0.5
     with pytest.raises(TacitError, match="not"):
-        checked_target(distribution, 1, target, View.RELEASED_SUM, apart=APART)
+        checked_target(distribution, 1, target, View.RELEASED_SUM, log_ratio=APART)
 
 
 def test_a_sum_of_shares_is_charged_its_distance_from_one_draw(

@@ -92,7 +92,7 @@ def test_renyi_of_approximate_sums_pays_for_their_distance(
     q[~right] *= heavy / sides[1][1]
     true = float(np.log(np.sum(p**order * q ** (1 - order))) / (order - 1))
     assert true > apart + divergence(noise, 1, order)
-    ((_, stated),) = renyi_of(noise, 1, (order,), apart=1.05 * apart).curve
+    ((_, stated),) = renyi_of(noise, 1, (order,), log_ratio=1.05 * apart).curve
     assert stated >= true
 
 
@@ -146,8 +146,8 @@ def test_sums_of_approximate_shares_are_covered(sigma: float, count: int) -> Non
 
     sum_, apart = share.sum_of_shares(count), share.closeness(count)
     assert apart > 0
-    curve = renyi_of(sum_, 1, (2, 3, 4), apart=apart).curve
-    rho = concentrated_of(sum_, 1, apart=apart).rho
+    curve = renyi_of(sum_, 1, (2, 3, 4), log_ratio=apart).curve
+    rho = concentrated_of(sum_, 1, log_ratio=apart).rho
     for order, value in curve:
         true = by_hand(log_pmf, 1, order, 8 * count)
         assert true <= value

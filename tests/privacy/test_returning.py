@@ -174,7 +174,7 @@ def test_approximate_noise_is_compared_at_its_worst(
 def test_noise_far_from_its_distribution_is_rejected(apart: float) -> None:
     target = ApproximateDP(1.0, 1e-6, participations=3)
     with pytest.raises(TacitError, match="no such guarantee at any epsilon"):
-        checked_target(Skellam(400), 1, target, View.RELEASED_SUM, apart=apart)
+        checked_target(Skellam(400), 1, target, View.RELEASED_SUM, log_ratio=apart)
 
 
 def test_the_accounting_method_follows_from_target_and_noise() -> None:

@@ -357,7 +357,7 @@ def test_yaml_keeps_plain_scalars_as_strings() -> None:
 
 def test_yaml_with_references_duplicates_or_tags_is_rejected() -> None:
     for text, reason in (
-        ("question: &q Which?\noptions: [*q, Hi]", "write it out"),
+        ("question: &q Which?\noptions: [*q, Hi]", "write its content"),
         ("question: a\nquestion: b", "a second time"),
         ("question: !!python/name:os.system x", "missing"),
         ("--- [a, b]", "list"),

@@ -95,7 +95,9 @@ def test_two_hundred_options_end_with_one_of_the_best(tmp_path: Path) -> None:
             pass
         status = one.coordinator.status(one.digest)
         rows = one.coordinator.estimates(one.digest)["options"]
-        page = "".join(experimenter.parts(one.coordinator.view(one.digest), up=True).values())
+        page = "".join(
+            experimenter.parts(one.coordinator.view(one.digest), helper_reachable=True).values()
+        )
         later = one.coordinator.join([Ticket(one.digest, bytes(16), None)])
     assert status["state"] == "finished"
     assert near_best(status["best"], MEANS)
@@ -408,7 +410,7 @@ def test_no_policy_suppresses_reports_for_some_answers() -> None:
         fates = set()
         for played in itertools.product((0, 1), repeat=5):
             try:
-                policy = FitPolicy.decode(data, 64, options=3, most=5)
+                policy = FitPolicy.decode(data, 64, options=3, max_plays=5)
                 assert len(FitReport(64, 1 << 16).vector(policy, played)) == 64
                 fates.add("sent")
             except TacitError:

@@ -394,7 +394,7 @@ import sys
 from fractions import Fraction
 from tacit.errors import Rejected
 from tacit.client import Ledger
-from tests.service.test_ledger import OFTEN, halves, joining
+from tests.service.test_ledger import OFTEN, report_shares, joining
 
 ledger, name = Ledger(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)
@@ -404,7 +404,7 @@ for number in range(20):
     identity = bytes([name, number]) * 8
     try:
         ledger.join(joining(OFTEN, identity, Fraction(1, 8)))
-        ledger.charge(identity, halves)
+        ledger.charge(identity, report_shares)
     except Rejected:
         continue
     won += 1

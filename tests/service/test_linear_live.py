@@ -65,7 +65,9 @@ def test_two_hundred_options_end_with_one_of_the_best(tmp_path: Path) -> None:
         covered = [row["low"] <= means[row["option"]] <= row["high"] for row in rows]
         assert all(covered)  # all at once with 95% probability; seeded
         assert all(row["always"] for row in rows)
-        page = "".join(experimenter.parts(one.coordinator.view(one.digest), up=True).values())
+        page = "".join(
+            experimenter.parts(one.coordinator.view(one.digest), helper_reachable=True).values()
+        )
         assert "180 more options are not listed" in page
         assert len(page) < 60_000
 

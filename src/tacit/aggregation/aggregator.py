@@ -490,9 +490,9 @@ def partial_head(announced: TwoServerRound) -> struct.Struct:
     return _VERIFIED_HEAD if announced.proofs else PARTIAL_HEAD
 
 
-def partial_info(about: bytes) -> bytes:
+def partial_info(context: bytes) -> bytes:
     """The HPKE info string of a partial sum."""
-    return b"tacit partial v2" + about
+    return b"tacit partial v2" + context
 
 
 def _cut(content: bytes, size: int) -> Iterator[bytes]:

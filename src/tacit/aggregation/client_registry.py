@@ -311,23 +311,23 @@ class ClientRegistry:
         self,
         kind: Kind,
         answers: Mapping[int, Mapping[int, bytes]],
-        left: AbstractSet[int],
-        staying: AbstractSet[int],
+        dropouts: AbstractSet[int],
+        survivors: AbstractSet[int],
     ) -> dict[int, dict[int, bytes]]:
         """The shares of each owner by holder that match the owner's commitments.
 
-        These are shares of masking keys for those who `left`, and of self-mask seeds for those
-        `staying`.
+        These are shares of masking keys for those who `dropouts`, and of self-mask seeds for those
+        `survivors`.
         """
         wrong = self._wrong.setdefault(kind, set())
         wrong.clear()
-        given: dict[int, dict[int, bytes]] = {owner: {} for owner in sorted(left | staying)}
+        given: dict[int, dict[int, bytes]] = {owner: {} for owner in sorted(dropouts | survivors)}
         for holder, shares in answers.items():
             for owner, share in shares.items():
                 given[owner][holder] = share
         held: dict[int, dict[int, bytes]] = {}
         for owner, shares in given.items():
-            secret = SharedSecret.OWN if owner in staying else SharedSecret.MASKING
+            secret = SharedSecret.OWN if owner in survivors else SharedSecret.MASKING
             commitments, context = self.members[owner].commitments, self.round.context
             held[owner] = matching_shares(commitments, owner, secret, shares, context)
             wrong |= shares.keys() - held[owner].keys()
@@ -386,16 +386,18 @@ class ClientRegistry:
             if count < self.threshold:
                 raise _too_few(owner, "surviving holders of shares", count, self.threshold)
 
-    def _check_opens(self, staying: AbstractSet[int]) -> None:
-        check_minimum(len(staying), self.round.minimum)
-        if not connected([one.pairs for one in self.members], staying):
+    def _check_opens(self, survivors: AbstractSet[int]) -> None:
+        check_minimum(len(survivors), self.round.minimum)
+        if not connected([one.pairs for one in self.members], survivors):
             raise _rejection(
                 "survivors form groups without common masks, whose separate sums would be revealed"
             )
 
 
-def _rejection(why: str) -> Rejected:
-    return Rejected(f"{why}. Nothing was released: wait for more messages, or start a new round.")
+def _rejection(reason: str) -> Rejected:
+    return Rejected(
+        f"{reason}. Nothing was released: wait for more messages, or start a new round."
+    )
 
 
 def _too_few(owner: int, name: str, count: int, threshold: int) -> Rejected:

@@ -114,11 +114,11 @@ class Collector:
         numbers = unpack_numbers(rest, self.round.modulus, self.round.length, "sum")
         return SumView(tuple(numbers), *counts)
 
-    def _result(self, said: Mapping[int, bytes | None]) -> bytes:
+    def _result(self, answers: Mapping[int, bytes | None]) -> bytes:
         """The record that replaces the key: the sum, or the reason for the abort."""
-        first, second = said.get(0), said.get(1)
+        first, second = answers.get(0), answers.get(1)
         if first is None or second is None:
-            who = " and ".join(str(n) for n, content in said.items() if content is None)
+            who = " and ".join(str(n) for n, content in answers.items() if content is None)
             return _abort(
                 f"server {who} aborted the round, whose minimum batch size is {self.round.minimum}"
             )

@@ -159,7 +159,7 @@ class Security:
 
 
 def security(
-    among: Neighbourhood,
+    neighbourhood: Neighbourhood,
     clients: int,
     minimum: int,
     corrupt: int | None = None,
@@ -169,7 +169,7 @@ def security(
 
     Parameters
     ----------
-    among : Neighbourhood
+    neighbourhood : Neighbourhood
         Degree and threshold.
     clients : int
         The number of clients that the round is for.
@@ -189,8 +189,8 @@ def security(
     fewest = integer("minimum", minimum, at_least=1)
     bad = _tenth(n) if corrupt is None else integer("corrupt", corrupt, at_least=0)
     kept = Claim(claim)
-    failure = _failure(n, n - fewest, bad, (among.degree, among.threshold), kept)
-    return Security(among, n, fewest, bad, kept, failure)
+    failure = _failure(n, n - fewest, bad, (neighbourhood.degree, neighbourhood.threshold), kept)
+    return Security(neighbourhood, n, fewest, bad, kept, failure)
 
 
 def neighbourhood(
@@ -325,18 +325,18 @@ def _spare(n: int, gone: int, degree: int, stall: Fraction) -> int:
 
 
 @lru_cache(maxsize=256)
-def _failure(n: int, lost: int, bad: int, among: tuple[int, int], claim: Claim) -> Fraction:
+def _failure(n: int, dropouts: int, bad: int, among: tuple[int, int], claim: Claim) -> Fraction:
     """A bound on P[too many corrupted neighbours of some client, or honest ones disconnected].
 
-    The first event is likeliest if all `lost` leave before the graph is drawn, the second if they
-    leave afterwards: both are counted. If fewer clients join than a client should have neighbours,
-    all are neighbours; the pool of `degree` covers that case.
+    The first event is likeliest if all `dropouts` leave before the graph is drawn, the second if
+    they leave afterwards: both are counted. If fewer clients join than a client should have
+    neighbours, all are neighbours; the pool of `degree` covers that case.
     """
     degree, threshold = among
     enough = threshold if claim is Claim.SEMI_HONEST else 2 * threshold - degree
-    pool = max(n - 1 - lost, degree)
+    pool = max(n - 1 - dropouts, degree)
     both = n * tail(pool, min(bad, pool), degree, enough)
-    return min(Fraction(1), both + disconnection(n, degree, min(n, lost + bad)))
+    return min(Fraction(1), both + disconnection(n, degree, min(n, dropouts + bad)))
 
 
 def tail(population: int, marked: int, draws: int, least: int) -> Fraction:
@@ -382,14 +382,14 @@ def disconnection(clients: int, degree: int, removed: int) -> Fraction:
     )
 
 
-def connected(neighbours: Sequence[Sequence[int]], staying: AbstractSet[int]) -> bool:
+def connected(neighbours: Sequence[Sequence[int]], survivors: AbstractSet[int]) -> bool:
     """Whether the survivors are connected in the graph: then masks cancel only in the sum of all.
 
     >>> ring = regular_graph(6, 2, shuffle=lambda _: None)
     >>> connected(ring, {0, 1, 2}), connected(ring, {0, 1, 3, 4})
     (True, False)
     """
-    left = set(staying)
+    left = set(survivors)
     frontier = [left.pop()] if left else []
     while frontier:
         reached = left.intersection(neighbours[frontier.pop()])

@@ -85,9 +85,9 @@ class CheckedShare:
     slot: int
 
 
-def expect(holds: object, name: str, value: object, rule: str) -> None:
+def expect(condition: object, name: str, value: object, rule: str) -> None:
     """Raise `Rejected` unless the rule holds, for values that come from others."""
-    require(holds, name, value, rule, Rejected)
+    require(condition, name, value, rule, Rejected)
 
 
 def expect_size(name: str, data: bytes, size: int) -> bytes:

@@ -151,17 +151,17 @@ MOST_NEIGHBOURS = 1024
 """Largest degree that a client accepts: the time to compute the security grows with its square."""
 
 
-def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BITS) -> None:
+def check_withstands(announced: MaskingRound, aggregation: Aggregation, bits: int = BITS) -> None:
     """Reject a round that is weaker than `bits` against the adversary of the terms.
 
     The adversary corrupts as many participants as the terms tolerate; degree, threshold and minimum
     batch size determine the bits.
     """
-    known = about.claim in tuple(Claim)
-    expect(known, "claim of the terms", about.claim, f"one of {', '.join(Claim)}")
+    known = aggregation.claim in tuple(Claim)
+    expect(known, "claim of the terms", aggregation.claim, f"one of {', '.join(Claim)}")
     degree = announced.neighbourhood.degree
     expect(degree <= MOST_NEIGHBOURS, "degree of the round", degree, f"at most {MOST_NEIGHBOURS}")
-    found = announced.security(about.dishonest(announced.slots), Claim(about.claim))
+    found = announced.security(aggregation.dishonest(announced.slots), Claim(aggregation.claim))
     rule = f"at least {bits} bits: {found}"
     expect(found.bits >= bits, "security of the round", f"{found.bits:.1f} bits", rule)
 

@@ -53,9 +53,9 @@ class PendingVault:
         if number >= slots or not hmac.compare_digest(slot.token, self.token(number)):
             raise Rejected(f"slot {number} was not assigned in this round, or has another token")
 
-    def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether another table entry, `there`, contains this report."""
-        return self.unwrap(waiting.name, there) == waiting.share
+    def same(self, waiting: CheckedShare, stored: bytes) -> bool:
+        """Whether another table entry, `stored`, contains this report."""
+        return self.unwrap(waiting.name, stored) == waiting.share
 
     def name(self, content: bytes) -> bytes:
         """Pseudonymous table key; meaningless without the round's secret."""
@@ -99,9 +99,9 @@ class PendingReports(ABC):
         vault = self._vault()
         return [vault.name(b"other " + thing) for thing in things]
 
-    def same(self, waiting: CheckedShare, there: bytes) -> bool:
-        """Whether the table entry `there` contains this report."""
-        return there == waiting.wrapped or self._vault().same(waiting, there)
+    def same(self, waiting: CheckedShare, stored: bytes) -> bool:
+        """Whether the table entry `stored` contains this report."""
+        return stored == waiting.wrapped or self._vault().same(waiting, stored)
 
 
 def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:

@@ -139,9 +139,9 @@ class PartyRoundState:
         return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
 
 
-def keep_outcome(records: Records, role: int, identity: bytes, said: bytes) -> bytes:
+def keep_outcome(records: Records, role: int, identity: bytes, outcome: bytes) -> bytes:
     """Keep the signed outcome of a round under the role of this process; return the kept one."""
-    return records.replace(_outcome_name(role, identity), None, said) or said
+    return records.replace(_outcome_name(role, identity), None, outcome) or outcome
 
 
 def kept_outcome(records: Records, role: int, identity: bytes) -> bytes:

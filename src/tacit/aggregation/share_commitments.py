@@ -123,10 +123,10 @@ class ShareCommitments:
 
 
 @lru_cache(maxsize=256)
-def _column(degree: int, before: int, kind: str) -> struct.Struct:
-    """The layout that reads one field, `before` bytes into the entry, of all `degree` entries."""
-    after = _ENTRY.size - before - struct.calcsize(f">{kind}")
-    return struct.Struct(f">{COMMITMENT_SIZE}x" + f"{before}x{kind}{after}x" * degree)
+def _column(degree: int, offset: int, kind: str) -> struct.Struct:
+    """The layout that reads one field, `offset` bytes into the entry, of all `degree` entries."""
+    after = _ENTRY.size - offset - struct.calcsize(f">{kind}")
+    return struct.Struct(f">{COMMITMENT_SIZE}x" + f"{offset}x{kind}{after}x" * degree)
 
 
 def commitments_size(degree: int) -> int:

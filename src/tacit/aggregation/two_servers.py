@@ -395,9 +395,9 @@ def share_info(context: bytes, role: int, slot: int) -> bytes:
     return b"tacit half v2" + context + struct.pack(">BI", role, slot)
 
 
-def word_digest(word: bytes) -> bytes:
+def word_digest(text: bytes) -> bytes:
     """The digest of a share's word, which the other share contains."""
-    return hashlib.sha256(b"tacit word v2" + word).digest()[:DIGEST_SIZE]
+    return hashlib.sha256(b"tacit word v2" + text).digest()[:DIGEST_SIZE]
 
 
 def report_tag(context: bytes, slot: int, digests: tuple[bytes, bytes]) -> bytes:

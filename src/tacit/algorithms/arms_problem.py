@@ -180,7 +180,7 @@ class ArmsEnvironment(Checked):
         for name, means in (("means", self.means), ("guardrail_means", self.guardrail_means)):
             if means is None:
                 continue
-            self._settle(name, tuple(means))
+            self._set_field(name, tuple(means))
             if len(means) < 2 or not all(0 <= mean <= 1 for mean in means):
                 raise TacitError(
                     f"{name} is {_format_numbers(means)}: must be two or more numbers in [0, 1], "
@@ -300,7 +300,7 @@ class ArmsProblem(Problem):
 
     def __post_init__(self) -> None:
         if self.environment.means is not None:
-            self._settle("arms", len(self.environment.means))
+            self._set_field("arms", len(self.environment.means))
         self._check_counts(arms=2, horizon=1, rounds=1)
         rule = f"at least the {self.arms} arms. Use fewer arms or more participants"
         require(self.horizon >= self.arms, "horizon", self.horizon, rule)

@@ -227,16 +227,16 @@ class ContextualProblem(Problem):
         many = f"{cells} cells of context and option, more than {MOST_CELLS}"
         return self._less_noisy(features, many if cells else "the context has numbers")
 
-    def _less_noisy(self, features: FeatureMap, why: str) -> tuple[StatisticKind, str]:
+    def _less_noisy(self, features: FeatureMap, reason: str) -> tuple[StatisticKind, str]:
         """Corners or moments, by the variance of the noise in x (y - ½), which needs no data.
 
         Noise in corners that a policy hardly plays is weighted down, that in moments is not. So
         corners may have a little more.
         """
         if corner_count(features) > MOST_CORNERS:
-            return "moments", why
+            return "moments", reason
         if self.privacy.delta == 0:
-            return "corners", f"{why}; moments need a delta"
+            return "corners", f"{reason}; moments need a delta"
         from tacit.protocols.statistics import CornerStatistic, MomentStatistic
 
         corners = CornerStatistic.of(features)
@@ -245,7 +245,7 @@ class ContextualProblem(Problem):
         entry = moments.noise(self.privacy.target("moments"))[0].variance * moments.units[0] ** 2
         part = float(cell / 2 * squared_lengths(features) / features.dimension / entry)
         kind: StatisticKind = "corners" if part <= COMPARABLE else "moments"
-        return kind, f"{why}; corners have {part:.2g} times the noise of moments"
+        return kind, f"{reason}; corners have {part:.2g} times the noise of moments"
 
     def start(self, seed: int, world: World | None) -> Start:
         """One generator for the instance, one for participants, one for noise.
@@ -266,8 +266,8 @@ class ContextualProblem(Problem):
         found = self.environment.world(self.arms, first) if world is None else world.fresh(rng)
         if not isinstance(found, ContextualWorld):
             raise TacitError(
-                f"environment is {type(found).__name__}: must be one of contexts, such as "
-                "ContextFunction"
+                f"environment is {type(found).__name__}: must be an environment of contexts, such "
+                "as ContextFunction"
             )
         if found.features is None:
             found = found.mapped(scaled_map(found.fields, found.names, found.matrices))
@@ -284,7 +284,9 @@ class ContextualProblem(Problem):
         from tacit.environments.contextual import ContextualWorld
 
         if not isinstance(world, ContextualWorld) or world.features is None:
-            raise TacitError(f"environment is {type(world).__name__}: must be one of contexts")
+            raise TacitError(
+                f"environment is {type(world).__name__}: must be an environment of contexts"
+            )
         arms = len(world.features.options)
         return replace(self, features=world.features, arms=arms, binary=world.binary)
 

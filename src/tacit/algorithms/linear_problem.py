@@ -189,7 +189,7 @@ class LinearProblem(Problem):
 
         if not isinstance(world, LinearWorld):
             raise TacitError(
-                f"environment is {type(world).__name__}: must be one of linear bandits"
+                f"environment is {type(world).__name__}: must be an environment of linear bandits"
             )
         return replace(self, table=world.actions)
 

@@ -109,13 +109,13 @@ class Checked:
             value = integer(name, getattr(self, name), at_least=at_least)
             if value > MOST:
                 raise TacitError(f"{name} is {value:.4g}: must be at most {MOST:.0e}")
-            self._settle(name, value)
+            self._set_field(name, value)
 
     def _given(self, name: str) -> bool:
         """Whether a field has a value; None is one unless it is the default."""
         return (getattr(self, name), getattr(type(self), name)) != (None, None)
 
-    def _settle(self, name: str, value: Any) -> None:
+    def _set_field(self, name: str, value: Any) -> None:
         """Set a field of a frozen dataclass."""
         object.__setattr__(self, name, value)
 

@@ -98,10 +98,10 @@ class SilosPrivacy(Checked):
                 "budgets cover one participation in one silo: leave them out, or leave "
                 "participations and visits out"
             )
-        self._settle("budgets", pairs)
+        self._set_field("budgets", pairs)
         if pairs:
-            self._settle("epsilon", max(epsilon for epsilon, _ in pairs))
-            self._settle("delta", max(delta for _, delta in pairs))
+            self._set_field("epsilon", max(epsilon for epsilon, _ in pairs))
+            self._set_field("delta", max(delta for _, delta in pairs))
 
     @property
     def pairs(self) -> tuple[Budget, ...]:
@@ -222,7 +222,7 @@ class SilosProblem(Problem):
         budgets = self.privacy.budgets
         if self.silos is None:
             usual = 100 if self.environment.data is None else 10
-            self._settle("silos", usual if budgets is None else len(budgets))
+            self._set_field("silos", usual if budgets is None else len(budgets))
         if budgets is not None and (len(budgets) != self.silos or not budgets):
             raise TacitError(
                 f"budgets has {len(budgets)} entries: must have one for each of {self.silos} "
@@ -230,7 +230,7 @@ class SilosProblem(Problem):
             )
         if self.failure_probability is None:
             usual_chance = 0.05 if self.mode == "calibrated" else 0.01
-            self._settle("failure_probability", usual_chance)
+            self._set_field("failure_probability", usual_chance)
         self._check_counts(silos=1, dimension=2, sync=1)
         remedy = f"silos synchronise every {self.sync} rounds; use a longer horizon or less sync"
         integer("horizon", self.horizon, at_least=self.sync, remedy=remedy)
@@ -280,7 +280,9 @@ class SilosProblem(Problem):
         from tacit.environments.silos import Silos
 
         if not isinstance(world, Silos):
-            raise TacitError(f"environment is {type(world).__name__}: must be one of silos")
+            raise TacitError(
+                f"environment is {type(world).__name__}: must be an environment of silos"
+            )
         size: dict[str, Any] = {"silos": world.silos, "dimension": world.dimension}
         return replace(self, **size, constant=world.intercept)
 

@@ -432,14 +432,14 @@ def _unknown(problem: SilosProblem) -> int:
     return max(1, problem.silos - 1)
 
 
-def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
-    """The least noise that amplification needs; inf where it needs more than `enough`."""
+def _amplified_sigma(problem: SilosProblem, limit: float) -> float:
+    """The least noise that amplification needs; inf where it needs more than `limit`."""
 
     def holds(sigma: float) -> bool:
         found = _amplified_guarantee(problem, sigma)
         return found is not None and found.epsilon <= problem.privacy.epsilon
 
-    return least(holds, enough) if holds(enough) else math.inf
+    return least(holds, limit) if holds(limit) else math.inf
 
 
 def _shuffled(

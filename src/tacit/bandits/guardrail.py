@@ -85,10 +85,12 @@ class Guard:
     def _setting(self, level: float) -> SummarySettings:
         return SummarySettings(level, self.first)
 
-    def _is_significantly_worse(self, option: int, control: int, sure: float) -> bool:
+    def _is_significantly_worse(
+        self, option: int, control: int, failure_probability: float
+    ) -> bool:
         mine, theirs = self.tallies[option], self.tallies[control]
         larger, smaller = (mine, theirs) if self.rail.better == "lower" else (theirs, mine)
-        level = level_of(sure * self._setting(self.rail.level).share(option))
+        level = level_of(failure_probability * self._setting(self.rail.level).share(option))
         return is_larger(larger, smaller, level, self.rail.margin)  # False for the control itself
 
     def _reason(self, option: int, control: int) -> str:

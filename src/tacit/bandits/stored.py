@@ -42,30 +42,30 @@ def plain(value: Any) -> Any:
     return value
 
 
-def like(before: Any, stored: Any) -> Any:
+def like(template: Any, stored: Any) -> Any:
     """The value that `plain` stored, of the type of an earlier one.
 
     >>> like(np.zeros(2), [1.0, None]), like(set(), [1, 3]), like([(0.0, 0)], [[0.5, 1]])
     (array([ 1., inf]), {1, 3}, [(0.5, 1)])
     """
-    match before:
+    match template:
         case np.ndarray():
-            found = np.array(stored, dtype=before.dtype)
+            found = np.array(stored, dtype=template.dtype)
             if found.dtype == float:
                 found[np.isnan(found)] = math.inf
-            return found if found.size else found.reshape(before.shape)
+            return found if found.size else found.reshape(template.shape)
         case [Kept() | tuple(), *_]:
-            return [like(one, other) for one, other in zip(before, stored, strict=True)]
+            return [like(one, other) for one, other in zip(template, stored, strict=True)]
         case list() | set() | dict():
-            return type(before)(stored)
+            return type(template)(stored)
         case tuple():
-            return type(before)._make(stored) if hasattr(before, "_make") else tuple(stored)
+            return type(template)._make(stored) if hasattr(template, "_make") else tuple(stored)
         case np.random.Generator():
-            before.bit_generator.state = stored
-            return before
+            template.bit_generator.state = stored
+            return template
         case Kept():
-            before.restore(stored)
-            return before
+            template.restore(stored)
+            return template
     return stored
 
 

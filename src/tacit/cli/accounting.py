@@ -346,11 +346,11 @@ def corrections(as_json: Json = False) -> None:
     )
 
 
-def reject_given(options: dict[str, Any], why: str) -> None:
+def reject_given(options: dict[str, Any], reason: str) -> None:
     """Reject options that have a value although they do not apply."""
     for name, value in options.items():
         if value is not None:
-            raise TacitError(f"{name} is {value}, but it is {why}: leave it out")
+            raise TacitError(f"{name} is {value}, but it is {reason}: leave it out")
 
 
 def target_of(epsilon: float, delta: float) -> PureDP | ApproximateDP:

@@ -86,10 +86,10 @@ class Budget(LedgerFile):
         with self.together():
             self._check_budget(self._lineage(digest), cost)
 
-    def _check_budget(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
+    def _check_budget(self, lineage: int, cost: Fraction, except_report: bytes = b"") -> None:
         """Reject a round whose cost exceeds a limit, given all charged and pending rounds."""
         taken = self._all(
-            f"SELECT lineage, cost FROM rounds WHERE {_TAKEN} AND report != ?", besides
+            f"SELECT lineage, cost FROM rounds WHERE {_TAKEN} AND report != ?", except_report
         )
         here = [row for row in taken if row["lineage"] == lineage]
         Account(*self._limits(lineage), self._cost(here), len(here)).charged(cost)
@@ -101,13 +101,13 @@ class Budget(LedgerFile):
                 f"limit {own} over all experiments. Nothing is sent"
             )
 
-    def _check_delta(self, lineage: int, delta: Fraction, besides: bytes = b"") -> None:
+    def _check_delta(self, lineage: int, delta: Fraction, except_report: bytes = b"") -> None:
         """Reject a round whose δ, added to that of all others, exceeds the least δ ever shown."""
         if not delta:
             return
         taken = self._all(
             f"SELECT delta FROM rounds WHERE {_TAKEN} AND report != ? AND lineage = ?",
-            *(besides, lineage),
+            *(except_report, lineage),
         )
         shown = self._all("SELECT text FROM terms WHERE lineage = ? AND text IS NOT NULL", lineage)
         limit = min((decoded(row["text"]).guarantee.delta for row in shown), default=delta)

@@ -353,8 +353,12 @@ class Ledger(Budget):
             )
             if row is None:
                 return
-            self._check_budget(row["lineage"], self._fraction(row["cost"]), besides=row["report"])
-            self._check_delta(row["lineage"], self._fraction(row["delta"]), besides=row["report"])
+            self._check_budget(
+                row["lineage"], self._fraction(row["cost"]), except_report=row["report"]
+            )
+            self._check_delta(
+                row["lineage"], self._fraction(row["delta"]), except_report=row["report"]
+            )
             running = self._running(row)
             made = make(running)
             for role, party in enumerate(running.pinned.terms.parties):
@@ -430,16 +434,16 @@ class Ledger(Budget):
             if refund:
                 self._run(f"UPDATE rounds SET charged = 0 WHERE identity = ? AND {_OWN}", identity)
 
-    def _end(self, where: str, value: object, outcome: ParticipationOutcome) -> None:
+    def _end(self, condition: str, value: object, outcome: ParticipationOutcome) -> None:
         """End participations and delete everything but the account and the receipt."""
-        chosen = f"SELECT identity FROM rounds WHERE {where} AND outcome IS NULL"
+        chosen = f"SELECT identity FROM rounds WHERE {condition} AND outcome IS NULL"
         self._run(
             f"UPDATE shares SET encrypted = NULL, outcome = NULL WHERE identity IN ({chosen})",
             value,
         )
         self._run(
             "UPDATE rounds SET outcome = ?, announcement = NULL, slot = NULL, seed = NULL, "
-            f"invitation = NULL, levels = NULL WHERE {where} AND outcome IS NULL",
+            f"invitation = NULL, levels = NULL WHERE {condition} AND outcome IS NULL",
             *(outcome, value),
         )
 

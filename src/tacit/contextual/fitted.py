@@ -95,8 +95,8 @@ class FitPolicy:
         )
 
     @classmethod
-    def decode(cls, data: bytes, dimension: int, options: int, most: int) -> Self:
-        """Parse an encoded policy with at most `most` plays of this number of options."""
+    def decode(cls, data: bytes, dimension: int, options: int, max_plays: int) -> Self:
+        """Parse an encoded policy with at most `max_plays` plays of this number of options."""
         require(len(data) >= _COUNT.size, "policy", f"{len(data)} bytes long", "2 bytes or longer")
         (count,) = _COUNT.unpack_from(data)
         start = _COUNT.size + count * _PLAYED.size
@@ -106,8 +106,10 @@ class FitPolicy:
         known = {option for option, _ in plays if option < options}
         distinct = count and len(known) == count
         require(distinct, "tried options", [a for a, _ in plays], f"distinct, of {options}")
-        tried = all(often >= 1 for _, often in plays) and sum(often for _, often in plays) <= most
-        rule = f"at least 1 each, and at most {most} together"
+        tried = (
+            all(often >= 1 for _, often in plays) and sum(often for _, often in plays) <= max_plays
+        )
+        rule = f"at least 1 each, and at most {max_plays} together"
         require(tried, "plays", [often for _, often in plays], rule)
         numbers = struct.unpack_from(f">{count * dimension}d", data, start)
         rows = (numbers[at : at + count] for at in range(0, count * dimension, count))

@@ -178,17 +178,17 @@ class TablePolicy:
                     f"{ONE:,}"
                 )
 
-    def choose(self, segment: int, drawn: int) -> int:
+    def choose(self, segment: int, draw: int) -> int:
         """The option in a segment for an integer drawn from 0 to 65,535."""
         holds = 0 <= segment < len(self.weights)
         if not holds:
             raise TacitError(f"segment is {segment}: must be 0 to {len(self.weights) - 1}")
-        left = integer("drawn", drawn, at_least=0)
+        left = integer("drawn", draw, at_least=0)
         for option, weight in enumerate(self.weights[segment]):
             if left < weight:
                 return option
             left -= weight
-        raise TacitError(f"drawn is {drawn}: must be below {ONE:,}")
+        raise TacitError(f"drawn is {draw}: must be below {ONE:,}")
 
     def draw(self, segment: int) -> int:
         """The option in a segment, with randomness of the operating system."""

@@ -60,7 +60,7 @@ class World(ABC):
 
     @property
     def single_option_regret(self) -> tuple[float, float] | None:
-        """Regret per participant of one option for everybody, the best, and of uniform choice.
+        """Regret per participant of the best single option, and of uniform choice.
 
         None where contexts do not matter, or means are unknown.
         """

@@ -146,16 +146,16 @@ class TimeLabel:
 
 
 def time_labels(
-    times: Sequence[int], steps: int, counts: Sequence[int] = (), most: int = LABELS
+    times: Sequence[int], steps: int, counts: Sequence[int] = (), limit: int = LABELS
 ) -> list[TimeLabel | None]:
-    """Labels of at most `most` of `steps` steps, of which the first have these times and counts.
+    """Labels of at most `limit` of `steps` steps, of which the first have these times and counts.
 
     Labels are so far apart that they do not overlap; the last step that has a time has one.
 
     >>> [None if one is None else one.time for one in time_labels([5, 6, 7, 8, 9, 10], 8)]
     [5, None, 7, None, None, 10, None, None]
     """
-    apart, last = -(-steps // most), len(times) - 1
+    apart, last = -(-steps // limit), len(times) - 1
     daily = bool(times) and max(times) - min(times) > DAILY
     chosen = {n for n in range(0, last, apart) if last - n >= apart} | {last}
     return [
@@ -199,16 +199,16 @@ def utc(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, tz=UTC)
 
 
-def evenly(values: Sequence[T], most: int) -> Sequence[T]:
-    """At most `most` of the values, evenly spaced, including the first and the last.
+def evenly(values: Sequence[T], limit: int) -> Sequence[T]:
+    """At most `limit` of the values, evenly spaced, including the first and the last.
 
     >>> evenly(range(10), 4)
     [0, 3, 6, 9]
     """
-    if len(values) <= most:
+    if len(values) <= limit:
         return values
-    step = (len(values) - 1) / (most - 1)
-    return [values[round(step * n)] for n in range(most)]
+    step = (len(values) - 1) / (limit - 1)
+    return [values[round(step * n)] for n in range(limit)]
 
 
 def compact(value: float) -> str:

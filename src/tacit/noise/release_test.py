@@ -67,7 +67,7 @@ class NoiseTest:
         return {
             Fault.SPREAD: _two_sided(self._spread, int(np.abs(off).sum())),
             Fault.MEAN: _two_sided(self._sum, int(off.sum())),
-            Fault.SHAPE: self._shape(observed),
+            Fault.SHAPE: self._uniformity(observed),
             Fault.REPETITION: self._repeated(observed),
         }
 
@@ -136,7 +136,7 @@ class NoiseTest:
         tails = [ties.at_least(int(same[n::2].sum())) for n, ties in enumerate(self._ties)]
         return min(1.0, len(tails) * min(tails))
 
-    def _shape(self, observed: Integers) -> float:
+    def _uniformity(self, observed: Integers) -> float:
         from scipy.stats import kstest
 
         uniform = np.random.default_rng().random(len(observed))
@@ -199,7 +199,7 @@ class _Sum:
 
 def _pairs(distributions: Sequence[NoiseDistribution]) -> _Sum:
     """The number of equal pairs among the first two numbers, the next two and so on."""
-    chances = map(_equal, distributions[::2], distributions[1::2])
+    chances = map(_collision_probability, distributions[::2], distributions[1::2])
     return _Sum.of((0, np.array([1 - chance, chance])) for chance in chances)
 
 
@@ -226,7 +226,7 @@ def _centred_table(distribution: NoiseDistribution, centre: int, size: bool) -> 
 
 
 @lru_cache(maxsize=512)
-def _equal(distribution: NoiseDistribution, other: NoiseDistribution) -> float:
+def _collision_probability(distribution: NoiseDistribution, other: NoiseDistribution) -> float:
     start, masses = _table(distribution)
     return min(1.0, float(masses @ other.pmf(start + np.arange(len(masses)))))
 

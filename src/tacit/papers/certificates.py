@@ -131,11 +131,11 @@ def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOI
     return certificate
 
 
-def _last_true(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The last number of low..high up to which `holds` holds, by bisection; it holds at `low`."""
+def _last_true(low: int, high: int, condition: Callable[[int], bool]) -> int:
+    """The last number of low..high up to which a condition holds, by bisection from `low`."""
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+        low, high = (middle, high) if condition(middle) else (low, middle - 1)
     return low
 
 

@@ -65,7 +65,7 @@ def checked_target(
     target: Asked,
     view: View,
     *assumptions: Assumption,
-    apart: float = 0,
+    log_ratio: float = 0,
     order: float | None = None,
 ) -> Asked:
     """Return the target for this view and these assumptions, if the noise achieves it.
@@ -82,7 +82,7 @@ def checked_target(
         The adversary's view.
     *assumptions : Assumption
         What the guarantee needs besides.
-    apart : float
+    log_ratio : float
         Bound, at every point, on the absolute log ratio between the actual noise and
         `distribution`: sums of shares of a distribution that is not divisible.
     order : float, optional
@@ -99,8 +99,8 @@ def checked_target(
     >>> checked_target(DiscreteLaplace(10), 10, PureDP(1.0), View.RELEASED_SUM).short
     '(1, 0)-DP'
     """
-    found = achieved_guarantee(distribution, sensitivity, target, apart, order)
-    pure = isinstance(target, PureDP) and not apart
+    found = achieved_guarantee(distribution, sensitivity, target, log_ratio, order)
+    pure = isinstance(target, PureDP) and not log_ratio
     enough = (
         distribution.loses_at_most(target.epsilon, sensitivity, target.participations)
         if pure
@@ -122,7 +122,7 @@ def achieved_guarantee(
     distribution: NoiseDistribution,
     sensitivity: int,
     target: Asked,
-    apart: float = 0,
+    log_ratio: float = 0,
     order: float | None = None,
 ) -> Asked:
     """Return the achieved guarantee: the least ε at the target's δ and participations.
@@ -131,7 +131,7 @@ def achieved_guarantee(
 
     Parameters
     ----------
-    distribution, sensitivity, target, apart, order
+    distribution, sensitivity, target, log_ratio, order
         As in `checked_target`.
 
     Returns
@@ -139,7 +139,7 @@ def achieved_guarantee(
     PureDP or ApproximateDP
         The achieved guarantee, of the target's class.
     """
-    epsilon = epsilon_of(distribution, sensitivity, target, apart, order)
+    epsilon = epsilon_of(distribution, sensitivity, target, log_ratio, order)
     ways = (*accounting(distribution, target, order), *in_distinct_rounds(target))
     return state_drawn_arithmetic(
         with_epsilon(epsilon, target, target.view, *target.assumptions, *ways), distribution
@@ -196,20 +196,20 @@ def epsilon_of(
     distribution: NoiseDistribution,
     sensitivity: int,
     target: Target,
-    apart: float = 0,
+    log_ratio: float = 0,
     order: float | None = None,
 ) -> float:
     """The ε at the target's δ for as many participations as the target states."""
     times = target.participations
     if isinstance(target, PureDP):
-        return times * (distribution.pure_loss(sensitivity) + 2 * apart)
-    inner = target.delta * math.exp(-apart)
+        return times * (distribution.pure_loss(sensitivity) + 2 * log_ratio)
+    inner = target.delta * math.exp(-log_ratio)
     loss = resolved_loss(distribution, sensitivity, inner / times)
     if times == 1 or _is_basic_composition(target):
-        return times * (loss.epsilon(inner / times) + 2 * apart)
+        return times * (loss.epsilon(inner / times) + 2 * log_ratio)
     if order is None and bell_shaped(distribution, target):
-        return _as_gaussian(loss, target, apart)
-    return _at_order(loss, order or common_order(target)[0], target, apart)
+        return _as_gaussian(loss, target, log_ratio)
+    return _at_order(loss, order or common_order(target)[0], target, log_ratio)
 
 
 def accounting(
@@ -258,20 +258,20 @@ def _gaussian_std(target: ApproximateDP) -> float:
     return least(lambda std: GaussianLoss(std, moved).delta(target.epsilon) <= rest, moved)
 
 
-def _as_gaussian(loss: PrivacyLoss, target: ApproximateDP, apart: float) -> float:
+def _as_gaussian(loss: PrivacyLoss, target: ApproximateDP, log_ratio: float) -> float:
     """The ε of V participations, each dominated by Gaussian noise shifted by μ: together by √V μ.
 
     This holds for adaptively chosen rounds, too (Dong, Roth & Su 2022, Theorem 3.2 and
     Corollary 3.3).
     """
     dropped, rest = split_delta(target)
-    mu = max(gaussian_mu(direction, dropped, apart) for direction in loss.directions)
+    mu = max(gaussian_mu(direction, dropped, log_ratio) for direction in loss.directions)
     if not math.isfinite(mu):
         return math.inf
     return GaussianLoss(1.0, mu * math.sqrt(target.participations)).epsilon(rest)
 
 
-def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float:
+def gaussian_mu(direction: Direction, dropped: float, log_ratio: float = 0) -> float:
     """The least μ such that N(0, 1) and N(μ, 1) dominate the pair, except with probability γ.
 
     γ is `dropped`; that event reveals everything. For ε >= 0 the set where P - e^ε Q is largest is
@@ -279,38 +279,38 @@ def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float
     + μ) for all of them, δ(ε) is at most that of the Gaussian pair that fails openly with
     probability γ. The other direction bounds δ(ε) for ε < 0.
 
-    Where the noise is only within e^±a of the distribution (a = `apart`), t is at most e^a and f at
-    least e^-a times the distribution's, and the sets are those of its losses above ε - 2a. The
+    Where the noise is only within e^±a of the distribution (a = `log_ratio`), t is at most e^a and
+    f at least e^-a times the distribution's, and the sets are those of its losses above ε - 2a. The
     largest has a P-mass of at least 1 - e^-2a, so from a = 1 on no bound is computed.
     """
-    if apart >= 1 or direction.infinite * math.exp(apart) > dropped:
+    if log_ratio >= 1 or direction.infinite * math.exp(log_ratio) > dropped:
         return math.inf
-    kept = direction.losses > -2 * apart
+    kept = direction.losses > -2 * log_ratio
     masses, losses = direction.masses[kept], direction.losses[kept]
-    true = (np.cumsum(masses) + direction.infinite) * math.exp(apart) * (1 + ROUNDING)
-    false = np.cumsum(masses * np.exp(-losses)) * math.exp(-apart) * (1 - ROUNDING)
+    true = (np.cumsum(masses) + direction.infinite) * math.exp(log_ratio) * (1 + ROUNDING)
+    false = np.cumsum(masses * np.exp(-losses)) * math.exp(-log_ratio) * (1 - ROUNDING)
     left = ((true - dropped) / (1 - dropped)).clip(0.0, 1.0)
     beyond = left > 0
     found = ndtri(left[beyond]) - ndtri(false[beyond])
     return float(found.max(initial=ROUNDING))
 
 
-def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: float) -> float:
+def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, log_ratio: float) -> float:
     """The ε of several participations by a Rényi divergence of this order."""
     dropped, rest = split_delta(target)
-    divergence = trimmed_renyi(loss, order, dropped * math.exp(-apart))
-    widened = divergence + apart * (2 * order - 1) / (order - 1)
+    divergence = trimmed_renyi(loss, order, dropped * math.exp(-log_ratio))
+    widened = divergence + log_ratio * (2 * order - 1) / (order - 1)
     return max(0.0, renyi_epsilon(order, target.participations * widened, rest))
 
 
 def best_order(
-    distribution: NoiseDistribution, sensitivity: int, target: ApproximateDP, apart: float = 0
+    distribution: NoiseDistribution, sensitivity: int, target: ApproximateDP, log_ratio: float = 0
 ) -> float:
     """The Rényi order at which this noise has the least ε for the target's participations.
 
     Parameters
     ----------
-    distribution, sensitivity, target, apart
+    distribution, sensitivity, target, log_ratio
         As in `checked_target`.
 
     Returns
@@ -318,9 +318,9 @@ def best_order(
     float
         One of the orders in `ORDERS`.
     """
-    inner = target.delta * math.exp(-apart) / target.participations
+    inner = target.delta * math.exp(-log_ratio) / target.participations
     loss = resolved_loss(distribution, sensitivity, inner)
-    return min(ORDERS, key=lambda order: _at_order(loss, order, target, apart))
+    return min(ORDERS, key=lambda order: _at_order(loss, order, target, log_ratio))
 
 
 def resolved_loss(distribution: NoiseDistribution, sensitivity: int, delta: float) -> PrivacyLoss:

@@ -37,7 +37,7 @@ def renyi_of(
     orders: Iterable[float] = SHOWN,
     *,
     participations: int = 1,
-    apart: float = 0.0,
+    log_ratio: float = 0.0,
 ) -> RenyiDP:
     """The Rényi guarantee of adding this noise to a sum.
 
@@ -51,7 +51,7 @@ def renyi_of(
         Orders α > 1 at which the divergence is stated.
     participations : int
         Divergences add up over participations in distinct rounds.
-    apart : float
+    log_ratio : float
         Bound on |ln ratio|, at every point, between the actual noise and `distribution`: sums of
         shares of a distribution that is not divisible.
 
@@ -78,7 +78,7 @@ def renyi_of(
     times = integer("participations", participations, at_least=1)
     listed = sorted(dict.fromkeys(orders))
     values = [
-        divergence(distribution, sensitivity, order) + apart * (2 * order - 1) / (order - 1)
+        divergence(distribution, sensitivity, order) + log_ratio * (2 * order - 1) / (order - 1)
         for order in listed
     ]
     if not all(map(math.isfinite, values)):
@@ -91,13 +91,13 @@ def renyi_of(
 
 
 def concentrated_of(
-    distribution: Noise, sensitivity: float = 1, *, participations: int = 1, apart: float = 0.0
+    distribution: Noise, sensitivity: float = 1, *, participations: int = 1, log_ratio: float = 0.0
 ) -> ConcentratedDP:
     """The zCDP guarantee of adding this noise to a sum.
 
     Parameters
     ----------
-    distribution, sensitivity, participations, apart
+    distribution, sensitivity, participations, log_ratio
         As in `renyi_of`.
 
     Returns
@@ -125,9 +125,9 @@ def concentrated_of(
     rho = concentration(distribution, sensitivity)
     if rho is None:
         raise _no_guarantee(distribution, "concentrated")
-    if apart:
+    if log_ratio:
         epsilon = math.sqrt(2 * rho)
-        rho = min(epsilon**2 + apart / 2, (epsilon + apart) ** 2) / 2
+        rho = min(epsilon**2 + log_ratio / 2, (epsilon + log_ratio) ** 2) / 2
     made = ConcentratedDP(_up(times * rho), participations=times)
     return state_drawn_arithmetic(
         made.assuming(DistinctRounds()) if times > 1 else made, distribution

@@ -233,7 +233,7 @@ class Guarantee(ABC):
                 f"{', '.join(sorted(kinds))}"
             )
         made: Guarantee = kind(
-            **{name: _number(data[name]) for name in kind._numbers()},
+            **{name: _from_data(data[name]) for name in kind._numbers()},
             neighbours=Neighbours(data["neighbours"]),
             view=View(data["view"]),
             participations=data["participations"],
@@ -790,8 +790,8 @@ def _data(value: Any) -> Any:
     return str(value) if isinstance(value, Fraction) else value
 
 
-def _number(value: Any) -> Any:
+def _from_data(value: Any) -> Any:
     """The reverse of `_data`."""
     if isinstance(value, (tuple, list)):
-        return tuple(_number(part) for part in value)
+        return tuple(_from_data(part) for part in value)
     return Fraction(value) if isinstance(value, str) else value

@@ -10,7 +10,7 @@ from tacit.errors import TacitError
 RELATIVE = 1e-7
 
 
-def least(holds: Callable[[float], bool], guess: float, relative: float = RELATIVE) -> float:
+def least(condition: Callable[[float], bool], guess: float, relative: float = RELATIVE) -> float:
     """The least positive value at which a monotone condition holds, from above, to `relative`.
 
     >>> round(least(lambda x: x * x >= 2, guess=10.0), 6)
@@ -18,20 +18,20 @@ def least(holds: Callable[[float], bool], guess: float, relative: float = RELATI
     """
     low = high = guess
     factor = 1.002
-    while not holds(high):
+    while not condition(high):
         low, high, factor = high, high * factor, factor * factor
         if high > 1e300:
             raise TacitError(
                 "no amount of this noise meets the target: use another kind of noise, or a "
                 "weaker target"
             )
-    while low == high or holds(low):
+    while low == high or condition(low):
         low, high, factor = low / factor, low, factor * factor
         if low < 1e-300:
             return high
     while high - low > relative * high:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if condition(middle) else (middle, high)
     return high
 
 
@@ -77,14 +77,14 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
     return math.exp(high[0])
 
 
-def least_integer(holds: Callable[[int], bool], guess: int) -> int:
+def least_integer(condition: Callable[[int], bool], guess: int) -> int:
     """The least positive integer at which a monotone condition holds.
 
     >>> least_integer(lambda n: n * n >= 200, guess=3)
     15
     """
     low, high = 0, max(1, guess)
-    while not holds(high):
+    while not condition(high):
         low, high = high, 2 * high
         if high > 1 << 62:
             raise TacitError(
@@ -93,5 +93,5 @@ def least_integer(holds: Callable[[int], bool], guess: int) -> int:
             )
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if condition(middle) else (middle, high)
     return high

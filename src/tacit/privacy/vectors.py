@@ -83,8 +83,7 @@ def linf_loss(distribution: NoiseDistribution, bound: int, dimension: int) -> Co
     if not distribution.largest_shift_is_worst:
         raise TacitError(
             f"{distribution!r} is not log-concave, so its worst shift is not known to be the "
-            "largest: use a "
-            "log-concave distribution, such as Skellam"
+            "largest: use a log-concave distribution, such as Skellam"
         )
     return ComposedLoss(
         ((privacy_loss(distribution, bound), integer("dimension", dimension, at_least=1)),)
@@ -164,17 +163,17 @@ def _proven(
     return VectorGuarantee(max(0.0, min(found)), delta, how) if found else None
 
 
-def _ways(square: int, room: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Maximal integer changes of at most `room` coordinates with sum of squares at most `square`.
+def _ways(squared_l2: int, coordinates: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Maximal integer changes within a squared l2 norm, of at most `coordinates` coordinates.
 
     Sizes are listed largest first. Changes that allow a further coordinate are left out, as another
     one dominates them in every coordinate.
     """
-    if square < 1 or room < 1:
+    if squared_l2 < 1 or coordinates < 1:
         yield ()
         return
-    for first in range(min(most or square, math.isqrt(square)), 0, -1):
-        for rest in _ways(square - first * first, room - 1, first):
+    for first in range(min(most or squared_l2, math.isqrt(squared_l2)), 0, -1):
+        for rest in _ways(squared_l2 - first * first, coordinates - 1, first):
             yield first, *rest
 
 

@@ -456,11 +456,11 @@ def _neighbours(protocol: SumProtocol, reports: int, shifts: int) -> Iterator[tu
             yield others, others + move
 
 
-def _evenly_spaced(first: int, last: int, most: int) -> list[int]:
-    """All numbers, or about `most` evenly spaced ones including both ends."""
-    if last - first < most:
+def _evenly_spaced(first: int, last: int, limit: int) -> list[int]:
+    """All numbers, or about `limit` evenly spaced ones including both ends."""
+    if last - first < limit:
         return list(range(first, last + 1))
-    return sorted({round(x) for x in np.geomspace(first + 1, last + 1, most) - 1} | {last})
+    return sorted({round(x) for x in np.geomspace(first + 1, last + 1, limit) - 1} | {last})
 
 
 def _aligned(first: NoiseDistribution, second: NoiseDistribution) -> tuple[Floats, Floats]:

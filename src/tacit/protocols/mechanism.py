@@ -241,7 +241,7 @@ class PerRound(Mechanism):
                 f"round {round_.number} is for {round_.participants} participants; the guarantee "
                 f"needs at least {self.smallest} in each: propose larger rounds"
             )
-        protocol = self.make(*self._size(round_), **self.arguments)
+        protocol = self.make(*self._factory_size(round_), **self.arguments)
         if not all(map(_is_unmodified, parts_of(protocol))) and not from_outside(self):
             raise TacitError(
                 f"round {round_.number} has a protocol from outside tacit, small rounds have not: "
@@ -281,7 +281,7 @@ class PerRound(Mechanism):
         """The factory's `metrics` argument, 1 by default."""
         return int(self.arguments.get("metrics", 1))
 
-    def _size(self, round_: Round) -> tuple[Any, ...]:
+    def _factory_size(self, round_: Round) -> tuple[Any, ...]:
         match round_.assignment:
             case Arm():
                 return (round_.participants,)

@@ -416,7 +416,7 @@ class PrefixSums:
         system. `silo` is required if silos have individual noise.
         """
         if self.sigmas and silo is None:
-            raise TacitError("silos have individual noise: give the silo of the encoder")
+            raise TacitError("silos have individual noise: pass the number of the silo")
         return Encoder(self if silo is None else self.of(silo), rng)
 
     def sample_noise(self, rng: np.random.Generator) -> Floats:

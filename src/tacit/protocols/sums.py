@@ -185,7 +185,7 @@ class SecureSum(ModularSum):
             target,
             View.RELEASED_SUM,
             *threat.assumptions(),
-            apart=self.share.closeness(self.honest),
+            log_ratio=self.share.closeness(self.honest),
             order=order,
         )
         self.guarantee = state_drawn_arithmetic(self.guarantee, self.distribution, self.share)
@@ -221,7 +221,7 @@ class SecureSum(ModularSum):
     @property
     def _noise_use(self) -> dict[str, Any]:
         often = self.guarantee.participations
-        return {"participations": often, "apart": self.share.closeness(self.honest)}
+        return {"participations": often, "log_ratio": self.share.closeness(self.honest)}
 
     def _restated(self, guarantee: Kept) -> Kept:
         """The derived guarantee for the view and the assumptions of the round."""

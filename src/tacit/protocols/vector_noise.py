@@ -161,8 +161,9 @@ def binomial_noise(
 
 
 def _rounded(coordinates: int) -> int:
-    """Coordinates rounded up to a multiple of 4 past 8, so that runs share calibrations; noise for
-    more coordinates covers fewer.
+    """Coordinates rounded up to a multiple of 4 past 8, so that cached calibrations are shared.
+
+    Noise for more coordinates covers fewer.
     """
     return coordinates if coordinates <= 8 else -(-coordinates // 4) * 4
 

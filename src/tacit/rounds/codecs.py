@@ -403,6 +403,6 @@ def released(protocol: Protocol, view: SumView | ShuffledView, aggregation: str)
     return codec(protocol, aggregation).released(view)  # type: ignore[arg-type]
 
 
-def analyzed(way: Codec, view: SumView | ShuffledView) -> Estimate:
+def analyzed(codec_: Codec, view: SumView | ShuffledView) -> Estimate:
     """The estimate from an aggregation's view, through the codec of its round."""
-    return way.protocol.analyze(way.released(view))  # type: ignore[arg-type]
+    return codec_.protocol.analyze(codec_.released(view))  # type: ignore[arg-type]

@@ -84,23 +84,23 @@ def poisson_parts(mean: Fraction) -> tuple[int, Inversion]:
     return parts, poisson(mean / parts)
 
 
-def draw_gaussian(square: Fraction) -> int:
+def draw_gaussian(variance: Fraction) -> int:
     """One discrete Gaussian value for this sigma².
 
     Inversion; for a large sigma CKS20 Algorithm 3, which accepts a discrete Laplace proposal of
     scale t with probability e^{-(|y| - σ²/t)² / (2σ²)}.
     """
-    if square <= LARGEST_INVERTED**2:
-        return gaussian(square).draw()
-    return accepted_gaussian(square, lambda scale: draw_laplace(scale.numerator, 1))
+    if variance <= LARGEST_INVERTED**2:
+        return gaussian(variance).draw()
+    return accepted_gaussian(variance, lambda scale: draw_laplace(scale.numerator, 1))
 
 
-def accepted_gaussian(square: Fraction, propose: Callable[[Fraction], int]) -> int:
+def accepted_gaussian(variance: Fraction, propose: Callable[[Fraction], int]) -> int:
     """One discrete Gaussian value for this sigma², from exact discrete Laplace draws of a scale."""
-    scale = Fraction(math.isqrt(square.numerator // square.denominator) + 1)
+    scale = Fraction(math.isqrt(variance.numerator // variance.denominator) + 1)
     while True:
         y = propose(scale)
-        if flip_exp((abs(y) - square / scale) ** 2 / (2 * square)):
+        if flip_exp((abs(y) - variance / scale) ** 2 / (2 * variance)):
             return y
 
 
@@ -129,15 +129,15 @@ def poisson(mean: Fraction) -> Inversion:
 
 
 @lru_cache(maxsize=64)
-def gaussian(square: Fraction) -> Inversion:
+def gaussian(variance: Fraction) -> Inversion:
     """Exact draws for this sigma² by inversion; the weight at ±j is e^{-(2j-1)/(2σ²)} times that of
     its neighbour towards zero.
     """
 
     def side(guard: int) -> Iterator[tuple[int, int, int | None]]:
         one = low = high = 1 << guard
-        ratio_low, ratio_high = exp_bounds(1 / (2 * square), guard)
-        factor_low, factor_high = exp_bounds(1 / square, guard)
+        ratio_low, ratio_high = exp_bounds(1 / (2 * variance), guard)
+        factor_low, factor_high = exp_bounds(1 / variance, guard)
         while True:
             low, high = low * ratio_low >> guard, -(-high * ratio_high >> guard)
             ratio_low, ratio_high = (

@@ -68,13 +68,13 @@ class Connection:
         found: list[Any] = self._cursor.execute(compiled.text, compiled.bind(values)).fetchall()
         return found
 
-    def change(self, statement: sql.ClauseElement, *several: Mapping[str, Any]) -> int:
+    def change(self, statement: sql.ClauseElement, *rows: Mapping[str, Any]) -> int:
         """Execute a statement for each of these values; the number of rows changed."""
         compiled = _compiled(statement, self._dialect, ())
-        if len(several) == 1:
-            self._cursor.execute(compiled.text, compiled.bind(several[0]))
+        if len(rows) == 1:
+            self._cursor.execute(compiled.text, compiled.bind(rows[0]))
         else:
-            self._cursor.executemany(compiled.text, [compiled.bind(one) for one in several])
+            self._cursor.executemany(compiled.text, [compiled.bind(one) for one in rows])
         return int(self._cursor.rowcount)
 
 

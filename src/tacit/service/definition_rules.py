@@ -369,13 +369,13 @@ def check_participants(min_batch_size: int, info: ValidationInfo) -> int:
     return min_batch_size
 
 
-def check_most_rounds(most: int | None, info: ValidationInfo) -> int | None:
+def check_most_rounds(rounds: int | None, info: ValidationInfo) -> int | None:
     """A maximum of rounds needs a number of participants."""
-    if most is not None and info.data.get("participants", most) is None:
+    if rounds is not None and info.data.get("participants", rounds) is None:
         raise RuleViolation(
-            f"rounds.most is {most}, which needs people.participants: add that, or leave it out"
+            f"rounds.most is {rounds}, which needs people.participants: add that, or leave it out"
         )
-    return most
+    return rounds
 
 
 def check_guardrail(guardrail: str, info: ValidationInfo) -> str:

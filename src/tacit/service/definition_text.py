@@ -86,7 +86,9 @@ def _node_content(node: Any, seen: set[int]) -> Any:
     """The content of a YAML node as texts, lists and mappings."""
     line = node.start_mark.line + 1
     if id(node) in seen:
-        raise DefinitionError([f"line {line} is referred to by an alias (*): write it out there"])
+        raise DefinitionError(
+            [f"line {line} is used by an alias (*): write its content instead of the alias"]
+        )
     seen.add(id(node))
     if node.id == "scalar":
         return node.value

@@ -252,9 +252,9 @@ def _limited(client: httpx.Client, url: str) -> Finding:
     return Finding(url, "limits", OK, "requests are limited per address")
 
 
-def _metrics(client: httpx.Client, url: str, meant: bool) -> Finding:
+def _metrics(client: httpx.Client, url: str, expected: bool) -> Finding:
     public = client.get(f"{url}/metrics").status_code == 200
-    if public and not meant:
+    if public and not expected:
         fix = "reject /metrics in the proxy, or give --metrics-public if this is intended"
         return Finding(url, "metrics", WARNING, "anyone can read them", fix)
     return Finding(url, "metrics", OK, "public, as intended" if public else "not public")

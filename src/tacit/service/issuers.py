@@ -50,13 +50,13 @@ def create_issuer(directory: Path) -> bytes:
     return key
 
 
-def issuer_secret(directory: Path, named: bytes) -> Ed25519PrivateKey:
+def issuer_secret(directory: Path, key: bytes) -> Ed25519PrivateKey:
     """The issuer's signing key; it must be the one that the terms name."""
     secret = load_signing_key(directory / KEY, KeyFile(directory / LOCK))
     mine = public_key(secret)
-    if mine != named:
+    if mine != key:
         raise TacitError(
-            f"the terms name another issuer's key, {fingerprint(named)}; yours is "
+            f"the terms name another issuer's key, {fingerprint(key)}; yours is "
             f"{fingerprint(mine)}: send your {CARD} to the coordinator's operator before they "
             "publish the experiment"
         )

@@ -116,9 +116,9 @@ class SiloConfig(Declarations):
     host: str = "127.0.0.1"
     port: int = Field(8710, ge=1, le=65_535)
 
-    def token(self, folder: Path, which: str) -> str:
+    def token(self, folder: Path, kind: str) -> str:
         """One of the two tokens, from a file that only its owner can read."""
-        path = folder / which
+        path = folder / kind
         if not path.exists():
             raise TacitError(f"{path} is missing: put a random text of 32 or more characters there")
         if path.stat().st_mode & 0o077:

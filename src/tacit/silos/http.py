@@ -64,12 +64,12 @@ def _guarded(token: str, handler: Handler) -> Handler:
     return guarded
 
 
-async def _body(request: Request, most: int) -> bytes:
+async def _body(request: Request, limit: int) -> bytes:
     content = bytearray()
     async for part in request.stream():
         content += part
-        if len(content) > most:
-            raise TacitError(f"request has over {most} bytes: must have fewer")
+        if len(content) > limit:
+            raise TacitError(f"request has over {limit} bytes: must have fewer")
     return bytes(content)
 
 

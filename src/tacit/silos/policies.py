@@ -38,14 +38,14 @@ def encode_policy(policy: LinUCBPolicy) -> bytes:
     return json.dumps(asdict(policy), allow_nan=False).encode()
 
 
-def decode_policy(data: bytes, like: LinUCBPolicy, steps: int) -> LinUCBPolicy:
-    """A policy of the terms whose first one is `like`; anything else raises `Rejected`.
+def decode_policy(data: bytes, template: LinUCBPolicy, steps: int) -> LinUCBPolicy:
+    """A policy of the terms whose first one is `template`; anything else raises `Rejected`.
 
     What decides the sensitivity of a silo's sums must be as in the terms. No policy of them has
     more than `steps` radii; one of many small values would need much more memory than its text.
     """
-    size = len(like.bias)
-    values, most = _count_values(data), 2 * size * (size + 2) + steps + 4 * len(fields(like))
+    size = len(template.bias)
+    values, most = _count_values(data), 2 * size * (size + 2) + steps + 4 * len(fields(template))
     require(values <= most, "number of values of the policy", values, f"at most {most}", Rejected)
     try:
         entries = json.loads(data)
@@ -53,7 +53,7 @@ def decode_policy(data: bytes, like: LinUCBPolicy, steps: int) -> LinUCBPolicy:
         if not isinstance(entries, dict) or set(entries) != names:
             raise Rejected("policy has other fields than a policy of this version")
         policy = LinUCBPolicy(**{name: frozen(value) for name, value in entries.items()})
-        _check(policy, like)
+        _check(policy, template)
     except (ValueError, TypeError, AttributeError, RecursionError) as problem:
         if isinstance(problem, TacitError):
             raise
@@ -66,12 +66,12 @@ def _count_values(document: bytes) -> int:
     return sum(document.count(mark) for mark in (b",", b"[", b"{"))
 
 
-def _check(policy: LinUCBPolicy, like: LinUCBPolicy) -> None:
+def _check(policy: LinUCBPolicy, template: LinUCBPolicy) -> None:
     for name in _FIXED:
-        found, wanted = vars(policy)[name], vars(like)[name]
+        found, wanted = vars(policy)[name], vars(template)[name]
         if type(found) is not type(wanted) or found != wanted:
             raise Rejected(f"{name} of the policy is {found}: must be {wanted}, as in the terms")
-    size = len(like.bias)
+    size = len(template.bias)
     gram = np.array(policy.gram, dtype=float)
     square = [gram] if policy.covariance is None else [gram, np.array(policy.covariance)]
     numbers = [np.array(policy.bias), np.array(policy.radii), np.array([policy.shift]), *square]

@@ -114,10 +114,10 @@ def _divergence(sigma: float, shares: int) -> float:
 
 @lru_cache(maxsize=_CACHED)
 def vector_delta(
-    sigma: Fraction, square: Fraction, coordinates: int, epsilon: Fraction, shares: int = 1
+    sigma: Fraction, squared_l2: Fraction, coordinates: int, epsilon: Fraction, shares: int = 1
 ) -> float:
-    """δ of discrete Gaussian noise in every coordinate of a vector of squared l2 sensitivity
-    `square`; of the sum of `shares` discrete Gaussians of σ²/shares each, as in `gaussian_delta`.
+    """δ of discrete Gaussian noise in every coordinate of a vector of this squared l2
+    sensitivity; of the sum of `shares` discrete Gaussians of σ²/shares each, as `gaussian_delta`.
 
     The noise is within a total variation distance of a rounded Gaussian, which is added to the δ of
     the Gaussian mechanism: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) with μ = Δ/σ (Balle & Wang 2018),
@@ -130,7 +130,7 @@ def vector_delta(
     """
     wide = float(sigma)
     psi = coordinates * _divergence(wide / math.sqrt(shares), shares)
-    level, mu = float(epsilon) - 2 * psi, math.sqrt(square) / wide
+    level, mu = float(epsilon) - 2 * psi, math.sqrt(squared_l2) / wide
     if wide < 1 or not 0 <= level <= _LARGEST_EPSILON:
         return 1.0
     one, other = level / mu - mu / 2, level / mu + mu / 2

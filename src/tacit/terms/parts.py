@@ -236,10 +236,10 @@ class Party:
         require(size == KEY_SIZE, f"the size of the {self.role}'s key", size, f"{KEY_SIZE} bytes")
 
 
-def check_whole(name: str, number: object, least: int) -> None:
-    """Reject a value that is not an integer from `least` to 2^32 - 1."""
-    holds = isinstance(number, int) and least <= number < 1 << 32 and type(number) is not bool
-    require(holds, name, repr(number), f"a whole number from {least} to 2^32 - 1")
+def check_whole(name: str, number: object, minimum: int) -> None:
+    """Reject a value that is not an integer from `minimum` to 2^32 - 1."""
+    holds = isinstance(number, int) and minimum <= number < 1 << 32 and type(number) is not bool
+    require(holds, name, repr(number), f"a whole number from {minimum} to 2^32 - 1")
 
 
 def check_fraction(name: str, value: object) -> None:

@@ -389,8 +389,8 @@ def check_no_weaker(old: Terms, new: Terms) -> None:
         _require(least >= before, name, least, f"at least {before} as before", "successor terms")
 
 
-def _require(holds: object, name: str, value: object, rule: str, of: str = "the round") -> None:
-    require(holds, f"{name} of {of}", value, rule, Rejected)
+def _require(condition: object, name: str, value: object, rule: str, of: str = "the round") -> None:
+    require(condition, f"{name} of {of}", value, rule, Rejected)
 
 
 def _same(name: str, value: object, stated: object) -> None:

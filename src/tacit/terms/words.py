@@ -95,7 +95,7 @@ def in_words(terms: Terms) -> list[str]:
         honesty(terms),
         *([_CODE[terms.trust]] if terms.trust in _CODE else []),
         f"That is ({guarantee.epsilon}, {guarantee.delta})-DP towards {terms.view.text()}, "
-        f"replacing {_replaced(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
+        f"replacing {_noise_target(terms)} gets {_noise(terms)}, added by {terms.noise.by}.",
         *outsiders(terms),
         *(f"It assumes that {one.text()}." for one in assumed(terms)),
         *([_REHEARSAL] if terms.noise.distribution == parts.REHEARSED else []),
@@ -291,8 +291,8 @@ def _noise(terms: Terms) -> str:
     return f"{noise.distribution} noise of {_PARAMETERS[noise.distribution]} {noise.least} or more"
 
 
-def _replaced(terms: Terms) -> str:
-    """The secret in which neighbours differ, and the numbers that get noise."""
+def _noise_target(terms: Terms) -> str:
+    """Text: the secret in which neighbouring inputs differ, and the numbers that get noise."""
     if terms.context is None:
         return "your answers; each metric"
     if isinstance(terms.context, FittedTerms):
@@ -320,8 +320,8 @@ def _labelled(what: str, text: str) -> list[str]:
     return [f"{what}: {text}"] if text else []
 
 
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"
 
 
 def _labels(labels: tuple[str, ...]) -> str:

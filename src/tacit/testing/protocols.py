@@ -118,9 +118,9 @@ def _check_paths(
         check_rejected(lambda: _run_devices(protocol, few), f"{len(few)} reports")
 
 
-def _agree(first: Sample, second: Sample, least: float) -> bool:
+def _agree(first: Sample, second: Sample, tolerance: float) -> bool:
     errors = np.sqrt(first.var(axis=0) / len(first) + second.var(axis=0) / len(second))
-    return bool((np.abs(first.mean(axis=0) - second.mean(axis=0)) <= 6 * errors + least).all())
+    return bool((np.abs(first.mean(axis=0) - second.mean(axis=0)) <= 6 * errors + tolerance).all())
 
 
 def _run_devices(protocol: Protocol, reports: Sequence[Any]) -> Estimate:

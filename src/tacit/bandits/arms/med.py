@@ -146,7 +146,7 @@ class PrivateMED(KeptLearner):
         """The evidence against each arm; 0 for the leader."""
         means = {arm: min(max(self._mean(arm), 0.0), HIGHEST) for arm in self.active}
         top = max(means.values())
-        against = chernoff if self.index == "chernoff" else quick
+        against = chernoff if self.index == "chernoff" else normal_approximation
         return {
             arm: against(self._evidence[arm], mean, top) if mean < top else 0.0
             for arm, mean in means.items()
@@ -192,7 +192,7 @@ def chernoff(evidence: ArmEvidence, mean: float, top: float) -> float:  # noqa: 
     return evidence.exponent(top)
 
 
-def quick(evidence: ArmEvidence, mean: float, top: float) -> float:
+def normal_approximation(evidence: ArmEvidence, mean: float, top: float) -> float:
     """The smaller of two approximations with normal noise.
 
     The first treats the estimate as that of fewer exact rewards. The second combines relative

@@ -145,10 +145,10 @@ class LazyDPTS(LastBatch):
                 return [(Arm(arm), n, False) for arm, n in enumerate(self._waiting) if n]
             self._draw(left)
 
-    def _draw(self, left: int) -> None:
+    def _draw(self, remaining: int) -> None:
         """Assign the next participants to arms by posterior samples."""
         now = self.played + sum(self._waiting)
-        block = min(max(1, math.floor(self.lazy * now)), left)
+        block = min(max(1, math.floor(self.lazy * now)), remaining)
         draws = min(block, DRAWS)
         sizes = np.array(self._sizes)
         ones = sizes * [self._raised(arm, 3 * math.log(now + 1)) for arm in range(self.arms)]

@@ -215,7 +215,9 @@ class Silo:
         if self._actor is not None:
             raise TacitError("the last round is not reported yet: report before the next starts")
         if not isinstance(round_.assignment, LinUCBPolicy):
-            raise TacitError(f"round {round_.number} has no policy for silos")
+            raise TacitError(
+                f"round {round_.number} has no policy: pass a round that this learner proposed"
+            )
         self._round, self._actor = round_, round_.assignment.start(1)
 
     @property

@@ -110,7 +110,7 @@ def _plays(
 
 
 def _fitted_prior(held: Floats, total: Floats, before: tuple[float, float]) -> tuple[float, float]:
-    """Mean and standard deviation of cells, by moments; unchanged where too few are known."""
+    """Prior of the cells' means, fitted by moments; unchanged where too few cells are known."""
     variances = 1 / np.maximum(held, 1e-9)
     known = variances < 0.25
     if int(known.sum()) <= ENOUGH:

@@ -155,19 +155,19 @@ class OptionElimination(SingleElimination):
         missing = [(Arm(k), n) for k, n in self._wanted.items() if k not in self._heard]
         return missing or [(Arm(self.best()), left, False)]
 
-    def _next_phase(self, left: int) -> dict[int, int]:
+    def _next_phase(self, remaining: int) -> dict[int, int]:
         """Participants of the next phase's options; empty if there is none."""
         if len(self._active) == 1:
             return {}
         design = self._design(SHARP if self._phase else COARSE)
         options = self._active[design.support].tolist()
-        if len(options) * self.smallest > left:
+        if len(options) * self.smallest > remaining:
             return {}
         length = self.length(self._phase + 1) * len(options)
         plays = np.maximum(design.plays(length), self.smallest)
-        if 2 * int(plays.sum()) > left:  # the next phase, twice as long, would not fit
-            plays = np.maximum(np.floor(left * design.weights), self.smallest).astype(np.int64)
-            plays[plays.argmax()] -= max(0, int(plays.sum()) - left)
+        if 2 * int(plays.sum()) > remaining:  # the next phase, twice as long, would not fit
+            plays = np.maximum(np.floor(remaining * design.weights), self.smallest).astype(np.int64)
+            plays[plays.argmax()] -= max(0, int(plays.sum()) - remaining)
         if plays.min() < self.smallest:
             return {}
         return dict(zip(options, plays.tolist(), strict=True))

@@ -170,8 +170,8 @@ class PhasedElimination(KeptLearner):
         """The design, or the `Fit` that this many participants report instead."""
         return design
 
-    def _exploit(self, left: int) -> tuple[Design, int, bool]:
-        return Design((self.best(),), (left,), float(left), self.each), 0, False
+    def _exploit(self, remaining: int) -> tuple[Design, int, bool]:
+        return Design((self.best(),), (remaining,), float(remaining), self.each), 0, False
 
     def _design(self, ratio: float) -> DesignWeights:
         """A design for the active actions, cached while they stay the same."""

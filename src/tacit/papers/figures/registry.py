@@ -193,7 +193,7 @@ def as_panels(
     curves: Curves,
     *,
     title: str = "{name} ({options.runs} runs)",
-    **words: str,
+    **description: str,
 ) -> list[Path]:
     """`name.png`, `name.csv` (every run) and `name-means.csv` (means and standard errors)."""
     panels, picture = panels_of(curves), out / f"{name}.png"
@@ -204,7 +204,7 @@ def as_panels(
     ]
     smaller = "" if options.size == "paper" else ", smaller than in the paper"
     said = title.format(name=name, options=options) + smaller
-    draw_panels(drawn, picture, title=said, **words)
+    draw_panels(drawn, picture, title=said, **description)
     return [picture, *tables]
 
 

@@ -1,4 +1,4 @@
-"""The other party of an audit: a real coordinator or helper of the auditor's own, without noise.
+"""The other party of an audit: the auditor's own coordinator or helper, which adds no noise.
 
 A released sum then has the noise of the audited party alone.
 """

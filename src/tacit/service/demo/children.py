@@ -33,11 +33,11 @@ class Child:
     parent.
     """
 
-    def __init__(self, words: list[str], log: Path, stdin: str = "", **environment: str) -> None:
+    def __init__(self, command: list[str], log: Path, stdin: str = "", **environment: str) -> None:
         self.log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, *words],
+                [sys.executable, *command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,

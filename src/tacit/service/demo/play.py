@@ -206,7 +206,7 @@ def playing(settings: DemoSettings, watch: Watch | None = None) -> Iterator[Demo
 
 
 def _begin(
-    stack: ExitStack, parties: Parties, settings: DemoSettings, pace: RoundPace, said: Watch
+    stack: ExitStack, parties: Parties, settings: DemoSettings, pace: RoundPace, watch: Watch
 ) -> Watched:
     """Publish the experiment and start its simulated participants."""
     digest = _publish(parties, definition_of(parties.cards[1:], settings, pace))
@@ -222,8 +222,8 @@ def _begin(
         *((CONTEXTS, BY_SHIFT) if settings.contextual else ()),
     )
     page = f"{parties.cards[0].address}/e/{digest}"
-    said(f"watch it at {page}", None)
-    said(f"take part at {page}/take-part", None)
+    watch(f"watch it at {page}", None)
+    watch(f"take part at {page}/take-part", None)
     log = parties.directory / f"participants-{digest[:8]}.log"
     participants = Child(["-m", "tacit.service.demo.participants"], log, json.dumps(asdict(given)))
     stack.callback(participants.end)
@@ -316,7 +316,7 @@ class Watched:
     started: float
 
 
-def _watch(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> DemoProgress:
+def _watch(parties: Parties, watched: Watched, watch: Watch, *, keep: bool) -> DemoProgress:
     """Poll every second until the experiment is over or time is up; then stop it, unless `keep`.
 
     Return the final progress with the export and the request counts.
@@ -325,7 +325,7 @@ def _watch(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> De
     coordinator = parties.operated[0]
     while True:
         shown = _progress(parties, digest, counts, time.monotonic() - watched.started)
-        said("participants report", shown)
+        watch("participants report", shown)
         limit = ENOUGH if shown.decided else watched.pace.longest
         if shown.status["state"] == "finished" or shown.in_vain or shown.seconds > limit:
             break
@@ -339,7 +339,7 @@ def _watch(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> De
         if shown.status["state"] != "finished":
             coordinator.post(f"/experiments/{digest}/stop")
         longest = FINISHING if shown.released or shown.in_vain else float(watched.pace.grace)
-        _let_finish(parties, digest, said, longest)
+        _let_finish(parties, digest, watch, longest)
     shown = _progress(parties, digest, counts, time.monotonic() - watched.started)
     shown.export = coordinator.get(f"/experiments/{digest}/export")
     shown.requests = {
@@ -349,14 +349,14 @@ def _watch(parties: Parties, watched: Watched, said: Watch, *, keep: bool) -> De
     return shown
 
 
-def _let_finish(parties: Parties, digest: str, said: Watch, longest: float) -> None:
+def _let_finish(parties: Parties, digest: str, watch: Watch, longest: float) -> None:
     """Wait until the open rounds end."""
     end = time.monotonic() + longest
     while time.monotonic() < end:
         status = parties.operated[0].get(f"/experiments/{digest}/status")
         if not any(one["stage"] in ("open", "closing") for one in status["rounds"]):
             return
-        said("closing the last rounds", None)
+        watch("closing the last rounds", None)
         time.sleep(0.5)
 
 

@@ -16,7 +16,7 @@ def html(progress: DemoProgress) -> str:
     view = _view(progress)
     return experimenter.page(
         view,
-        experimenter.parts(view, up=True),
+        experimenter.parts(view, helper_reachable=True),
         template="demo.html",
         style=style_sheet(),
         sent=sent(progress),

@@ -233,10 +233,10 @@ class BodyRules:
 
     @contextmanager
     def _holding(
-        self, size: int, sender: Sender | None, most: int, caller: bytes
+        self, size: int, sender: Sender | None, limit: int, caller: bytes
     ) -> Iterator[None]:
         name = b"" if sender is None else sender.experiment
-        busy = sender is not None and self._senders[sender] >= most
+        busy = sender is not None and self._senders[sender] >= limit
         if busy or not self._fits(name, size) or not self._is_first(caller):
             if caller:
                 self._rejected[caller] = time.monotonic()

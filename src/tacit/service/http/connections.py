@@ -47,10 +47,10 @@ def raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def connection_limit(most: int) -> int:
-    """At most `most` connections, and half of the file descriptors of this process."""
+def connection_limit(limit: int) -> int:
+    """At most `limit` connections, and half of the file descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else min(most, soft // 2)
+    return limit if soft == resource.RLIM_INFINITY else min(limit, soft // 2)
 
 
 Peer = tuple[str, int]
@@ -64,8 +64,8 @@ class ConnectionLimit:
     log line per minute states how many.
     """
 
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most = most
+    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most = limit
         self._clock = clock
         self._open: dict[Peer, GuardedConnection] = {}
         self._idle: OrderedDict[Peer, None] = OrderedDict()

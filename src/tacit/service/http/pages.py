@@ -121,8 +121,8 @@ class RenderedExperiments:
 class Streams:
     """Server-sent event streams of a process, limited in number."""
 
-    def __init__(self, views: RenderedExperiments, most: int, closing: Shutdown) -> None:
-        self._views, self._most, self._closing = views, most, closing
+    def __init__(self, views: RenderedExperiments, limit: int, closing: Shutdown) -> None:
+        self._views, self._most, self._closing = views, limit, closing
         self.open = 0
 
     async def response(self, digest: bytes, seen: str) -> Response:
@@ -267,7 +267,7 @@ def add_pages(
 
     @route("/e/{digest}/take-part", "../../", guarded=False)
     async def take_part(_request: Request, digest: bytes) -> Response:
-        terms, state = await run_in_threadpool(_offered, coordinator, digest)
+        terms, state = await run_in_threadpool(_terms_and_state, coordinator, digest)
         parties = [origin for party in terms.parties for origin in _origin(party.address)]
         body = participant.page(terms, state, "../../")
         return HTMLResponse(body, headers=_policy(*parties))
@@ -285,7 +285,7 @@ def _experiment_in_path(request: Request) -> bytes:
     return bytes.fromhex(digest)
 
 
-def _offered(coordinator: Coordinator, digest: bytes) -> tuple[Terms, str]:
+def _terms_and_state(coordinator: Coordinator, digest: bytes) -> tuple[Terms, str]:
     known = coordinator.terms(digest)
     return known.terms, coordinator.state(known)
 
@@ -310,8 +310,8 @@ def _error_page(reason: TacitError, root: str) -> Response:
     )
 
 
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 # Static files

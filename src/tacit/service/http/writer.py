@@ -47,9 +47,9 @@ class GroupWriter:
     """
 
     def __init__(
-        self, most: int, written: Callable[[int, float], None] = lambda _size, _seconds: None
+        self, limit: int, written: Callable[[int, float], None] = lambda _size, _seconds: None
     ) -> None:
-        self._most = most
+        self._most = limit
         self._written = written
         self._queue: deque[_Queued] = deque()
         self._come = threading.Event()

@@ -41,11 +41,11 @@ def _values(context: Mapping[str, Any]) -> str:
     return " ".join(map(str, context.values()))
 
 
-def _group_options(named: Sequence[tuple[str, str]], before: str) -> str:
-    """Options with the values that they are for."""
+def _group_options(named: Sequence[tuple[str, str]], prefix: str) -> str:
+    """Text of options, each with the values of the context that it is for."""
     options = dict.fromkeys(option for option, _ in named)
     return "; ".join(
-        f"{option} for {before}{_enumerate([value for own, value in named if own == option])}"
+        f"{option} for {prefix}{_enumerate([value for own, value in named if own == option])}"
         for option in options
     )
 

@@ -29,10 +29,8 @@ IN_HISTORY = 8  # of many options, in the table of rounds
 Parts = Mapping[str, str]
 
 
-def parts(view: View, up: bool) -> Parts:
-    """Render the parts that may change while the page is open; `up`: whether the helper
-    responds.
-    """
+def parts(view: View, helper_reachable: bool) -> Parts:
+    """Render the parts that may change while the page is open."""
     options, rounds = view["estimates"]["options"], view["status"]["rounds"]
     names = [one["option"] for one in options] or view["status"]["options"]
     colours = {name: f"o{n % COLOURS}" for n, name in enumerate(names)}
@@ -65,12 +63,19 @@ def parts(view: View, up: bool) -> Parts:
         "tried": _charted_options(looks, strip),
         "looks": looks,
         "columns": strip,
-        "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS), most=DEADLINES),
+        "deadlines": time_labels(closing, max(len(strip), LEAST_COLUMNS), limit=DEADLINES),
         "drawn": drawing(sentences.terms_of(view), view["passed"]),
         "most_rows": MOST_ROWS,
     }
     values |= {"whom": contexts, "intervals": _intervals(view)}
-    return html.parts(__package__, "parts.html", view=view, up=up, say=sentences, **values)
+    return html.parts(
+        __package__,
+        "parts.html",
+        view=view,
+        helper_reachable=helper_reachable,
+        say=sentences,
+        **values,
+    )
 
 
 def _intervals(view: View) -> list[dict[str, Any]]:
@@ -99,15 +104,15 @@ def page(view: View, made: Parts, template: str = "experiment.html", **values: A
     return html.render(__package__, template, servers=servers, **shown, **values)
 
 
-def index(listed: Sequence[tuple[str, str, str]], root: str) -> str:
+def index(experiments: Sequence[tuple[str, str, str]], root: str) -> str:
     """The list of all experiments, given digest, question and state of each."""
     values = {"title": "Experiments", "root": root, "states": sentences.STATES}
-    return html.render(__package__, "index.html", listed=listed, **values)
+    return html.render(__package__, "index.html", listed=experiments, **values)
 
 
-def problem(title: str, said: str, root: str) -> str:
+def problem(title: str, text: str, root: str) -> str:
     """An error page."""
-    return html.render(__package__, "problem.html", title=title, said=said, root=root)
+    return html.render(__package__, "problem.html", title=title, said=text, root=root)
 
 
 def _holds(view: View) -> str:
@@ -145,10 +150,10 @@ def ranking(options: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def few(
-    options: Sequence[dict[str, Any]], ranked: Sequence[dict[str, Any]], most: int
+    options: Sequence[dict[str, Any]], ranked: Sequence[dict[str, Any]], limit: int
 ) -> Sequence[dict[str, Any]]:
     """Options to display: all in order, or of many only the best, best first."""
-    return options if len(options) <= MOST_OPTIONS else (ranked or options)[:most]
+    return options if len(options) <= MOST_OPTIONS else (ranked or options)[:limit]
 
 
 def _ranks(view: View, ranked: Sequence[dict[str, Any]]) -> dict[str, Any]:

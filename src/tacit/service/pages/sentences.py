@@ -85,13 +85,13 @@ def percent(view: View) -> bool:
     return bool(view["terms"]["answer"]["range"] == ["0", "1"])
 
 
-def between(view: View, estimate: dict[str, Any], word: str = "to") -> str:
+def between(view: View, estimate: dict[str, Any], name: str = "to") -> str:
     """An interval, with the same number of digits at both ends."""
     if not percent(view):
         write = number(view)
-        return f"{write(estimate['low'])} {word} {write(estimate['high'])}"
+        return f"{write(estimate['low'])} {name} {write(estimate['high'])}"
     digits = 1 if estimate["high"] < 0.0995 else 0
-    return f"{estimate['low']:.{digits}%} {word} {estimate['high']:.{digits}%}"
+    return f"{estimate['low']:.{digits}%} {name} {estimate['high']:.{digits}%}"
 
 
 def _percent(value: float) -> str:
@@ -252,11 +252,11 @@ def lift(estimate: dict[str, Any]) -> ShortAnswer:
     return ShortAnswer(f"{estimate['lift']:+.0%}", f"{low} to {high}")
 
 
-def standing(view: View, up: bool) -> str:
+def standing(view: View, helper_reachable: bool) -> str:
     """Sentence about the current state of the experiment, problems first."""
     status = view["status"]
     rounds, state = status["rounds"], status["state"]
-    if not up and state not in OVER:
+    if not helper_reachable and state not in OVER:
         return (
             "The helper does not answer now. Nothing is lost: rounds wait for it, and devices try "
             "again until their deadline."
@@ -289,10 +289,14 @@ def _open(rounds: Sequence[dict[str, Any]]) -> str:
     return f"{given:,} of {slots:,} slots of the present round are taken."
 
 
-def announced(view: View, up: bool) -> str:
+def announced(view: View, helper_reachable: bool) -> str:
     """Text for screen readers on changes; it omits counts."""
     status = view["status"]
-    trouble = standing(view, up) if not up or status["state"] != "running" else ""
+    trouble = (
+        standing(view, helper_reachable)
+        if not helper_reachable or status["state"] != "running"
+        else ""
+    )
     parts = (best(view).short, sure(view).short, STATES[status["state"]] + ".", trouble)
     return " ".join(part for part in parts if part)
 
