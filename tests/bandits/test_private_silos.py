@@ -241,7 +241,7 @@ def test_a_declared_intercept_that_is_missing_is_rejected() -> None:
     world = Positive.draw(3, 4, 5, np.random.default_rng(0))
     problem = SilosProblem.of(**{**BASE, "silos": 3, "dimension": 4, "horizon": 50})
     experiment = lookup("secagg-fedlinucb").build(problem.changed(constant=0.5))
-    with pytest.raises(TacitError, match="declare no intercept, and one is appended"):
+    with pytest.raises(TacitError, match="leave the intercept out, and one is appended"):
         run(experiment, world, np.random.default_rng(1))
 
 
