@@ -27,7 +27,8 @@ Every operation of coordinator and helper. This page is printed by
 | bodies | JSON or bytes; sizes are limited by [configuration](configuration.md) |
 | admin | `Authorization: Bearer TOKEN`, never in an address |
 | calls to the helper | `Tacit-Call`, `Tacit-Signature`: [wire formats](wire-formats/terms.md) |
-| errors | problem documents (RFC 9457) with a stable `type`: [errors](errors.md); each operation may also answer 400, 408, 413, 422, 429, 431, 500, 503 |
+| errors | problem documents (RFC 9457) with a stable `type`: [errors](errors.md); \
+each operation may also answer 400, 408, 413, 422, 429, 431, 500, 503 |
 | retries | every operation may be repeated; 425, 429 and 503 carry `Retry-After` |
 | CORS | any origin unless `cors_origins` says otherwise; no credentials |
 

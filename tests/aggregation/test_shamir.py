@@ -42,7 +42,7 @@ def test_any_threshold_of_shares_reconstructs_the_secret(
     st.integers(1, 33),
     st.integers(0, 40),
 )
-def test_shares_of_several_secrets_equal_those_of_each_alone(
+def test_splitting_several_secrets_equals_splitting_each_alone(
     secrets: list[bytes], threshold: int, more: int
 ) -> None:
     """All coefficients are the largest that there are."""

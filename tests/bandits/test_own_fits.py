@@ -67,7 +67,7 @@ def test_few_clients_are_shrunk_and_the_bias_is_within_its_bound(
 
 
 @pytest.mark.parametrize("actions", [4, 30])
-def test_the_learner_undoes_the_fit_within_the_span(actions: int) -> None:
+def test_the_learner_inverts_the_fit_within_the_span(actions: int) -> None:
     rng = np.random.default_rng(actions)
     played = rng.standard_normal((actions, 6))
     plays, theta = rng.integers(1, 9, actions).astype(float), rng.standard_normal(6)

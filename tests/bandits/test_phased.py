@@ -255,7 +255,7 @@ def test_widths_are_directional_and_close_to_the_single_gaussian_bound() -> None
     assert (widths <= 1.07 * best).all()
 
 
-def test_noise_without_gaussian_tails_widens() -> None:
+def test_noise_without_gaussian_tails_widens_the_confidence_width() -> None:
     evidence = RunEvidence(2, 1, 1.0, 0.05)
     evidence.phases = [PhaseEvidence(np.zeros(1), np.array([[1e-2]]), 1.0)]
     _, capped = _differences(evidence, np.eye(1))

@@ -84,7 +84,7 @@ def test_means_match_the_instance_and_determine_gaps(name: str) -> None:
 
 
 @EACH
-def test_a_round_of_an_arm_costs_its_gap(name: str) -> None:
+def test_regret_of_a_round_is_the_gap_of_its_arm(name: str) -> None:
     """2,000 participants: the realised regret is within 5 standard errors of the pseudo-regret, and
     is that of the levels handed on.
     """

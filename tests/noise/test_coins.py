@@ -268,7 +268,7 @@ def test_a_response_is_flipped_with_exactly_its_probability(
 @pytest.mark.parametrize(
     ("scale", "shares"), [(Fraction(1, 2), 1), (Fraction(1, 2), 3), (Fraction(2, 3), 40)]
 )
-def test_a_laplace_share_has_exactly_its_probabilities(
+def test_a_laplace_share_has_exactly_the_stated_probabilities(
     bit_by_bit: Enumerate, scale: Fraction, shares: int
 ) -> None:
     """The sum of `shares` values of this distribution is discrete Laplace; `test_shares.py`."""

@@ -162,7 +162,7 @@ def test_k_and_its_mirror_image_have_the_same_ratios_at_mirrored_counts() -> Non
 
 
 @pytest.mark.parametrize("k", [0, 3, 8])
-def test_folding_k_changes_nothing(k: int) -> None:
+def test_the_ratio_is_symmetric_in_the_number_of_ones(k: int) -> None:
     parameters = PureShuffleParameters(9, 1, *DESIGN)
     assert integer_ratio(parameters, [k]) == integer_ratio(parameters, [8 - k])
 

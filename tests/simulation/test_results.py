@@ -148,7 +148,7 @@ def test_a_table_is_written_completely_or_unchanged(
         write_csv(path / "below.csv", [{"a": 1}])
 
 
-def test_a_directory_is_probed_without_traces(tmp_path: Path) -> None:
+def test_probing_a_directory_leaves_no_files(tmp_path: Path) -> None:
     probe(tmp_path / "one" / "two")
     assert list(tmp_path.iterdir()) == []
     probe(tmp_path)

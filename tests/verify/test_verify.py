@@ -363,7 +363,7 @@ def everywhere(sums: PrefixSums) -> Iterator[Any]:
     ],
     ids=str,
 )
-def test_no_arrangement_moves_integers_beyond_the_charge(
+def test_no_arrangement_of_records_exceeds_the_stated_sensitivity(
     kind: Kind, trust: TrustModel, noise: Noise, presence: Presence
 ) -> None:
     """All arrangements, with grids from so coarse that rounding is all there is; two participants

@@ -117,7 +117,7 @@ class Claim(StrEnum):
     only if t neighbours are corrupted (Bell et al. 2020, Def. 3.2 and 3.3). `TWO_FATES`: it may
     tell some neighbours that a client survived and others that it dropped out. Both secrets stay
     apart if 2t exceeds the degree by more than the corrupted neighbours. Neither holds against a
-    server that lies about many clients at once or invents clients (Sybils).
+    server that misreports many clients at once or invents clients (Sybils).
     """
 
     SEMI_HONEST = "semi-honest"

@@ -86,7 +86,7 @@ def aggregation_view(
     """The aggregation's view of the messages; parameters as in `aggregate`.
 
     The view also holds the clients blamed in masking, the number of reports that failed
-    verification, and the number of invalid messages dropped in mixing.
+    verification, and the number of invalid messages dropped by the analyzer.
     """
     way = codec(protocol, aggregation)
     if not messages or len(messages) > protocol.participants:
