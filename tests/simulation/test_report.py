@@ -227,3 +227,14 @@ def test_a_chart_maps_larger_values_up_and_right() -> None:
 def test_an_axis_has_few_round_ticks(values: list[float], ticks: list[float]) -> None:
     assert Axis.around("x", values).ticks() == ticks
     assert len(ticks) <= 6
+
+
+def test_lines_of_a_report_differ_by_hue_or_dash(tmp_path: Path) -> None:
+    names = ["ucb1", "klucb", "thompson", "successive-elimination", "dp-se", "ldp-se"]
+    sweep(algorithms=names, problems={"arms": 2, "horizon": 500}, seeds=1, workers=0, out=tmp_path)
+    write_report(tmp_path)
+    keys = re.findall(r"<li>(<svg.*?</svg>)", (tmp_path / "report.html").read_text("utf-8"), re.S)
+    (sixth,) = (key for key in keys if "var(--o5)" in key)
+    lines = {key: 'stroke-dasharray=""' not in key for key in keys if "var(--o" in key}
+    assert [key for key, dashed in lines.items() if dashed] == [sixth]
+    assert len(lines) == len(names)

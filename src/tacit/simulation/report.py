@@ -28,6 +28,7 @@ SHOWN = 1e-3  # of the horizon: earlier participants are not shown, as nothing i
 WIDTH = 2.0  # standard errors to either side of a mean: about 95%
 DEEPEST = 1e-3  # of the largest regret: less is not shown
 COLOURS = tuple(f"var(--o{place})" for place in range(7))
+DISTINCT = 5  # colours that differ in hue; lines of further ones are dashed, too
 
 Looks = Mapping[str, tuple[str, str]]
 """Colour and dash of every variant."""
@@ -198,7 +199,7 @@ def _variant_styles(entries: Sequence[ReportEntry]) -> Looks:
     """A colour and a dash for every variant, the same on the whole page."""
     names = dict.fromkeys(one.variant for one in entries)
     return {
-        name: (COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
+        name: (COLOURS[place % len(COLOURS)], DASHES[place // DISTINCT % len(DASHES)])
         for place, name in enumerate(names)
     }
 
