@@ -187,7 +187,7 @@ class FromSilos(PrefixDelivery):
     silos_draw = own_noise = True
 
     def suffices_alone(self, noise: Noise) -> bool:  # noqa: ARG002
-        """Always."""
+        """True: each silo adds all of its noise itself."""
         return True
 
     def noise_parties(self, sums: PrefixSums) -> int:  # noqa: ARG002
@@ -228,7 +228,7 @@ class Shuffled(Aggregated):
     )
 
     def suffices_alone(self, noise: Noise) -> bool:
-        """For noise that is no integer."""
+        """Whether each silo's noise suffices alone: only for noise that is not integer."""
         return noise not in INTEGER_NOISE
 
     def noise_parties(self, sums: PrefixSums) -> int:

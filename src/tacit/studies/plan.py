@@ -299,7 +299,7 @@ def _with_masks(noise: Guarantee, total: float) -> Guarantee:
 
 
 def _long_enough(entry: Algorithm, settings: dict[str, Any], question: PlanRequest) -> int:
-    """A horizon at least 1.5 times the slowest of a few pilot runs.
+    """A horizon of at least 1.5 times the slowest of a few pilot runs.
 
     It is rounded up to 1000 times a power of two, so that rows of equal cost mostly share it.
     """

@@ -42,7 +42,7 @@ _MOST_SHARED = {DISCRETE_LAPLACE: 1 << 20, SKELLAM: 1 << 31, DISCRETE_GAUSSIAN: 
 
 
 def most_shared(distribution: str, numbers: int) -> Fraction | None:
-    """Largest parameter of noise that devices share; None for any.
+    """Upper limit on the parameter of noise that devices share; None for no limit.
 
     The time to draw a share grows with it, for discrete Laplace noise proportionally: there all
     `numbers` of a report together have a limit.

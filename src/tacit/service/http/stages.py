@@ -156,7 +156,7 @@ class StageRoute:
             watch.exception()  # perhaps no question waits for it any more
 
     async def _watch(self, identity: bytes, served: MaskingReports) -> None:
-        """Read the record of the round once, then wait; no question reads it for itself."""
+        """Read the record of the round once for all waiting requests, then wait for messages."""
         seen = served.messages_sent
         await run_in_threadpool(self._coordinator.synchronize, identity)  # may rebuild the round
         for _ in range(PATIENCE):

@@ -100,7 +100,7 @@ def in_browsers(terms: Terms) -> bool:
 
 
 def _chosen_in_browsers(terms: Terms) -> bool:
-    """Whether the device chooses nothing, or two servers sum a table or moments."""
+    """Whether browsers support these terms: no choice on the device, or a table or moments."""
     if terms.context is None:
         return True
     alone, summed = len(terms.answer.metrics) == 1, terms.trust is TrustModel.TWO_SERVERS
