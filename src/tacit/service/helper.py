@@ -15,7 +15,7 @@ from tacit.errors import Rejected
 from tacit.service import invitations
 from tacit.service.errors import Conflict
 from tacit.service.leases import Leads, everything
-from tacit.service.party import HELPER, SOON, ServerParty, advance_round
+from tacit.service.party import HELPER, SOON, ServerParty
 from tacit.service.schema import LIVE, RoundRow, Stage
 from tacit.service.trust_models import HELPERS
 from tacit.service.trust_models.contract import HelperEngine
@@ -140,7 +140,7 @@ class Helper(ServerParty[HelperEngine]):
         for lineage, row in rows:
             try:
                 if lineage in mine:
-                    waits.append(advance_round(self._advance, row))
+                    waits.append(self.steps.advance(self._advance, row))
             except Exception as problem:  # such as one of a damaged key file
                 failed.append(problem)
         if failed:

@@ -9,7 +9,6 @@ the process that runs the party, the noise by tests only.
 from __future__ import annotations
 
 import hmac
-import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -25,10 +24,11 @@ from tacit.aggregation.aggregator_context import Draw
 from tacit.aggregation.interface import IDENTITY_SIZE, CheckedShare, ClosedRound, UnknownRound
 from tacit.aggregation.two_servers import SLOT, TOKEN_SIZE, ReportSlot, RoundOutcome
 from tacit.aggregation.wire import Kind, header
-from tacit.errors import Rejected, TacitError, Unavailable
+from tacit.errors import Rejected, TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
-from tacit.service.errors import LOG, Conflict, Forbidden, Gone, Unknown
+from tacit.service.errors import Conflict, Forbidden, Gone, Unknown
+from tacit.service.failed_steps import FailedSteps
 from tacit.service.schema import LIVE, Registered, RoundRow, Stage, State
 from tacit.service.store import Store, Transaction, unknown_experiment
 from tacit.service.trust_models.contract import (
@@ -44,7 +44,6 @@ from tacit.terms import Pinned, Terms, check_live, cosign
 Engine = TypeVar("Engine", bound=RoundEngine, default=RoundEngine, covariant=True)
 Clock = Callable[[], float]
 COORDINATOR, HELPER = 0, 1
-AGAIN = 1.0  # seconds until a failed step is retried
 SOON = 0.1
 READY = 1.0  # seconds for which a write probe is cached
 
@@ -119,6 +118,7 @@ class ServerParty(ABC, Generic[Engine]):
         self._engines: dict[bytes, Engine] = {}
         self._servers: dict[bytes, ServedRound] = {}
         self._missing: dict[bytes, int] = {}  # reports, counted by the last step and since
+        self.steps = FailedSteps()
         self._lock = threading.Lock()
         self._probing, self._ready_until = threading.Lock(), 0.0
 
@@ -405,20 +405,6 @@ class ServerParty(ABC, Generic[Engine]):
             self._servers.pop(row.identity, None)
             self._missing.pop(row.identity, None)
         return ended if moved else None
-
-
-def advance_round(action: Callable[[RoundRow], float], row: RoundRow) -> float:
-    """Advance a round; return the seconds until its next step.
-
-    An error is logged and does not delay other rounds.
-    """
-    try:
-        return action(row)
-    except TacitError as problem:
-        level = logging.WARNING if isinstance(problem, Unavailable) else logging.ERROR
-        said = "round %s failed to advance: %s (retry in %g s)"
-        LOG.log(level, said, row.identity.hex(), problem, AGAIN)
-        return AGAIN
 
 
 def check_token(server: ServedRound, slot: ReportSlot) -> None:

@@ -23,8 +23,9 @@ from tacit.rounds.codecs import analyzed
 from tacit.service import answers
 from tacit.service.coordinator import Coordinator, with_learner
 from tacit.service.errors import LOG
+from tacit.service.failed_steps import AGAIN
 from tacit.service.leases import Leads, everything
-from tacit.service.party import AGAIN, SOON, advance_round
+from tacit.service.party import SOON
 from tacit.service.schema import NO_ARM, UNFINISHED, ExperimentRow, RoundRow, Stage, State
 from tacit.service.timing import Timing
 from tacit.service.trust_models.rounds import EndedRound, ReleasedView, RoundPlan
@@ -55,8 +56,7 @@ def step(party: Coordinator, leads: Leads = everything) -> float:
             if found := _plan(party, lineage):
                 planned[found[0].digest] = found
         except TacitError as problem:  # does not delay other experiments
-            said = "experiment %s failed to plan rounds: %s (retry in %g s)"
-            LOG.error(said, lineage.hex(), problem, AGAIN)
+            party.steps.report(f"experiment {lineage.hex()} failed to plan rounds", problem)
             wait = AGAIN
         except Exception as problem:
             failed[lineage] = problem
@@ -70,10 +70,10 @@ def step(party: Coordinator, leads: Leads = everything) -> float:
         try:
             batch = _Batch(party, digest, planned.get(digest))
             for row in group:
-                wait = min(wait, advance_round(batch.advance, row))
+                wait = min(wait, party.steps.advance(batch.advance, row))
             batch.keep()
             if batch.ended:
-                wait = min(wait, advance_round(batch.learn, batch.ended[0][0]))
+                wait = min(wait, party.steps.advance(batch.learn, batch.ended[0][0]))
         except Exception as problem:  # such as one of an algorithm from outside tacit
             failed[digest] = problem
     if failed:

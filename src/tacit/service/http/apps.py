@@ -104,6 +104,7 @@ class Service:
         writer = GroupWriter(config.limits.waiting, metrics.group)
         waiting.append(writer)
         leases = Leases(party.store, holder_of(config.listen))
+        party.steps.count = metrics.failure
         driver = Driver(lambda: step(leases), metrics.failure)
         return cls(party, config, metrics, writer, driver, leases, link)
 
