@@ -27,6 +27,7 @@ from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP, PureDP, View
 from tacit.simulation import compare, simulate
 from tacit.simulation.driver import run
+from tacit.simulation.sweeping import sweep
 
 SMALL: dict[str, Any] = {"arms": 3, "dimension": 4, "horizon": 6000, "statistic": "moments"}
 CORNERS: dict[str, Any] = {"arms": 4, "dimension": 6, "contexts": "interactions", "horizon": 6000}
@@ -368,3 +369,28 @@ def test_random_instances_have_means_in_the_stated_range() -> None:
         assert 0.15 < means.min() < means.max() < 0.65
         assert world.single_option_regret is not None
         assert 0 <= world.single_option_regret[0] <= world.single_option_regret[1]
+
+
+def test_the_guarantee_of_a_study_covers_the_statistic_of_every_instance() -> None:
+    """Found: (0.3, 0)-DP, of the corners of the first instance, where others have moments."""
+    options: dict[str, Any] = {"dimension": 3, "arms": 2, "epsilon": 0.3, "horizon": 300}
+    entry = lookup("private-contextual")
+    problem = entry.make_problem(options)
+    chosen = {}
+    for seed in range(20):
+        start = problem.start(seed, None)
+        made = entry.build(problem.for_environment(start.world, seed)).guarantee
+        assert made is not None
+        chosen[seed] = made
+    pure = [seed for seed, made in chosen.items() if isinstance(made, PureDP)]
+    first = next(seed for seed in pure if seed + 1 in chosen and seed + 1 not in pure)
+    one = simulate("private-contextual", seed=first, runs=1, **options)
+    assert one.guarantee == chosen[first]
+    for seed in (first, first + 1):
+        both = simulate("private-contextual", seed=seed, runs=2, workers=1, **options)
+        assert both.guarantee is not None
+        assert all(chosen[k].implies(both.guarantee) for k in (seed, seed + 1))
+    grid: Any = {"algorithms": ["private-contextual"], "problems": [options]}
+    (swept,) = sweep(**grid, seeds=2, first_seed=first, workers=0)
+    assert swept.guarantee is not None
+    assert chosen[first + 1].implies(swept.guarantee)

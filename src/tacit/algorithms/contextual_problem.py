@@ -305,4 +305,6 @@ class ContextualProblem(Problem):
             "single_regret": None if single is None else single[0] * outcome.played,
             "uniform_regret": None if single is None else single[1] * outcome.played,
             "statistic": f"{statistic} ({reason})",
+            # instances of other seeds may have another statistic
+            "guarantee": outcome.guarantee.to_data() if outcome.guarantee else None,
         }

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.algorithms import ArmsProblem, ContextualProblem, LinearProblem, SilosProblem
 from tacit.algorithms.problems import Problem, merged_options
 from tacit.algorithms.registry import Algorithm, lookup, spelled
-from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned
+from tacit.assumptions import DishonestAtMost, DistinctRounds, Poisoned, Remark
 from tacit.environments.contract import Environment, World
 from tacit.errors import TacitError, did_you_mean, integer, probability
 from tacit.experiment import Experiment
@@ -252,6 +252,7 @@ def guarantee_to(
     found = experiment.guarantee
     if isinstance(experiment.mechanism.privacy, KnownPerRound):
         found = weakest_recorded(record.get("guarantee") for record in records)
+    found = weakest_of_runs(found, records)
     if found is None:
         return None
     recorded_by = [] if world is None or world.remark is None else [world.remark]
@@ -280,6 +281,20 @@ def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
     """The weakest guarantee that the runs recorded; None if a run recorded none."""
     found = [Guarantee.from_data(data) if isinstance(data, Mapping) else None for data in stored]
     return weakest(found) if found else None
+
+
+def weakest_of_runs(stated: Guarantee | None, records: list[dict[str, Any]]) -> Guarantee | None:
+    """The guarantee of all runs: that of the first, unless instances of other seeds have another.
+
+    Contextual experiments choose their statistic, and with it a δ, by the instance.
+    """
+    if stated is None:
+        return None
+    kept = (one["guarantee"] for one in records if isinstance(one.get("guarantee"), Mapping))
+    found = dict.fromkeys(map(Guarantee.from_data, kept))
+    claims = {one for one in stated.assumptions if isinstance(one, Remark) and not one.warns}
+    others = [one for one in found if not (one.implies(stated) and claims <= one.assumptions)]
+    return weakest([stated, *others]) if others else stated
 
 
 def _poisoned(guarantee: Guarantee, corrupted: float) -> list[Poisoned]:

@@ -35,7 +35,7 @@ from tacit.simulation.progress import bar
 from tacit.simulation.results import Result, Results
 from tacit.simulation.seeds import Runs
 from tacit.simulation.store import FAILURES, LOG, StudyStore, read_directory, read_results, stored
-from tacit.simulation.study import weakest_recorded
+from tacit.simulation.study import weakest_of_runs, weakest_recorded
 from tacit.simulation.table import Record
 
 ENGINES = ("local", "ray")
@@ -92,7 +92,7 @@ def results_of(
         about = study["configurations"][place]
         stated = about["guarantee_data"]
         guarantee = (
-            Guarantee.from_data(stated)
+            weakest_of_runs(Guarantee.from_data(stated), records)
             if stated
             else weakest_recorded(one.get("guarantee") for one in records)
         )
