@@ -77,6 +77,18 @@ def test_the_page_updates_without_layout_shifts(browser: Browser, stage: Stage) 
             assert page.inner_text("#told")
 
 
+def test_a_table_that_goes_on_to_the_right_shows_so_on_a_phone(
+    browser: Browser, stage: Stage
+) -> None:
+    stage.begin()
+    stage.hold()
+    with watching(browser, stage.page, "phone") as page:
+        table = page.locator("#options .scroll")
+        assert table.evaluate("(one) => one.scrollWidth > one.clientWidth")
+        shown = table.evaluate("(one) => getComputedStyle(one).backgroundAttachment")
+        assert shown == "local, scroll"  # a shadow at the edge, covered where the table ends
+
+
 def test_hostile_names_are_escaped_in_a_browser(browser: Browser, stage: Stage) -> None:
     stage.begin(options=(HOSTILE, "plain"), question=HOSTILE)
     with watching(browser, stage.page) as page:
