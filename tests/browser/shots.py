@@ -1,7 +1,6 @@
 """Pictures of every state of both pages: `python -m tests.browser.shots DIRECTORY`.
 
-On desktop and phone, in light and dark, in few colours so that they are small. Those in
-`tests/browser/screenshots` are kept to be looked at.
+On desktop and phone, in light and dark, in few colours so that they are small.
 """
 
 from __future__ import annotations
