@@ -8,7 +8,7 @@ export interface Pinned {
 
 export interface Options {
   pinned: Pinned;
-  /** What the participant accepts beyond the terms. `obedientCoordinator`: protection against a coordinator that follows the protocol only, which could else invent all others; needed where devices share the noise and admission is open. */
+  /** What the participant accepts beyond the terms. `obedientCoordinator`: protection only against a coordinator that follows the protocol, because any other could invent all other participants; needed where devices share the noise and admission is open. */
   accept?: { obedientCoordinator?: boolean };
   /** The participant's own limit of ε over all experiments of this origin: a whole number or a fraction such as "3/2". It only lowers the limit in force, "8" unless told; null lowers nothing. `setLimit` raises it or switches it off. */
   limit?: string | number | null;

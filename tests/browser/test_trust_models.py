@@ -33,7 +33,8 @@ def test_a_browser_adds_its_noise_under_every_trust_model(
     page.wait_for_selector("text=I agree")
     shown = page.inner_text(".terms.short")
     assert honest in shown
-    assert ("coordinator that follows the protocol only" in shown) == (trust == "shuffler")
+    caution = "only against a coordinator that follows the protocol"
+    assert (caution in shown) == (trust == "shuffler")
     page.click("text=I agree")
     page.wait_for_selector("form")
     page.check("input[value='1']")

@@ -118,7 +118,7 @@ def test_the_page_of_each_trust_model_runs(
     assert "was taken" in told
     assert cost in told
     assert "running" in reader.said["experiment status"]
-    caution = "coordinator that follows the protocol only"
+    caution = "only against a coordinator that follows the protocol"
     assert (caution in reader.said["experiment check"]) == (name == "secure-aggregation")
 
 

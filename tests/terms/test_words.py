@@ -17,7 +17,7 @@ from tacit.terms.visibility import DEVICES, visibility
 from tacit.terms.words import handling, honesty, likelihood
 from tacit.trust import TrustModel
 
-INVENTED = "This protects you against a coordinator that follows the protocol only"
+INVENTED = "This protects only against a coordinator that follows the protocol"
 
 
 def shuffled(admission: str = "open") -> Terms:

@@ -62,8 +62,8 @@ _REHEARSAL = (
     "no device takes part."
 )
 OBEDIENT = (
-    "This protects you against a coordinator that follows the protocol only: another one could "
-    "invent everybody else who takes part."
+    "This protects only against a coordinator that follows the protocol: any other could invent "
+    "everybody else who takes part."
 )
 """First line of the guarantee where devices share the noise and no helper checks invitations."""
 
