@@ -218,6 +218,13 @@ def test_behind_a_proxy_the_last_entry_of_the_configured_header_counts() -> None
     )
 
 
+def test_requests_with_the_admin_token_have_no_limit_per_address() -> None:
+    app = front(Limits(rate=1, burst=1, behind_proxy=False))
+    headers = [{"Authorization": f"Bearer {token}"} for token in ("right", "right", "wrong")]
+    told = [send_request(app, "GET", "/", headers=one).status_code for one in headers]
+    assert told == [200, 200, 429]
+
+
 def test_a_full_rate_bucket_is_forgotten() -> None:
     now = [0.0]
     buckets = TokenBuckets(2, 3, clock=lambda: now[0])

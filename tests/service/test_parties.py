@@ -16,6 +16,7 @@ from tests.service.pairs import (
     OPTIONS,
     START,
     TIMING,
+    Link,
     Pair,
     aggregator,
     context_of,
@@ -350,6 +351,26 @@ def test_a_round_not_signed_in_time_is_planned_again(
 
 def rejecting(*_: object) -> bytes:
     raise Rejected("no")
+
+
+class RepeatingLink(Link):
+    """A helper that answers every description with the first announcement that it signed."""
+
+    first = b""
+
+    def describe(self, description: bytes, signature: bytes) -> bytes:
+        announcement = super().describe(description, signature)
+        self.first = self.first or announcement
+        return self.first
+
+
+def test_a_round_never_opens_with_the_announcement_of_another(quiet: Pair) -> None:
+    quiet.link = RepeatingLink(quiet.helper)
+    digest = quiet.begin()
+    quiet.step(2)
+    stages = sorted(one["stage"] for one in quiet.coordinator.status(digest)["rounds"])
+    assert stages.count("open") == 1
+    assert len(stages) > 1
 
 
 @pytest.mark.parametrize("what", ["keys", "describe"])

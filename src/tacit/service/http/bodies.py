@@ -180,6 +180,10 @@ class BodyRules:
         self._senders = Counter[Sender]()
         self._rejected: dict[bytes, float] = {}  # experiments whose call was rejected, and when
 
+    def is_admin(self, headers: Headers) -> bool:
+        """Whether a request has the admin token of this party."""
+        return self._is_admin(headers.get(b"authorization", b"").decode("latin-1"))
+
     async def expected(self, scope: Scope, headers: Headers) -> ExpectedBody:
         """The body to read; raise `TacitError` for a request that is rejected without it."""
         method, path = scope["method"], scope["path"]
@@ -199,7 +203,7 @@ class BodyRules:
 
     def _admin(self, headers: Headers) -> ExpectedBody:
         declared, limits = int(headers.get(b"content-length", b"0")), self._limits
-        if self._is_admin(headers.get(b"authorization", b"").decode("latin-1")):
+        if self.is_admin(headers):
             return ExpectedBody(limits.admin_bytes)
         if limits.request_bytes < declared <= limits.admin_bytes:
             raise BodyError(UNAUTHORIZED)
