@@ -27,6 +27,7 @@ from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP, PureDP, View
 from tacit.simulation import compare, simulate
 from tacit.simulation.driver import run
+from tacit.simulation.study import weakest_of_runs
 from tacit.simulation.sweeping import sweep
 
 SMALL: dict[str, Any] = {"arms": 3, "dimension": 4, "horizon": 6000, "statistic": "moments"}
@@ -394,3 +395,13 @@ def test_the_guarantee_of_a_study_covers_the_statistic_of_every_instance() -> No
     (swept,) = sweep(**grid, seeds=2, first_seed=first, workers=0)
     assert swept.guarantee is not None
     assert chosen[first + 1].implies(swept.guarantee)
+
+
+def test_a_run_with_the_same_assumptions_and_a_larger_epsilon_weakens_the_guarantee() -> None:
+    stated, larger = PureDP(0.3), PureDP(0.5)
+    records = [{"guarantee": one.to_data()} for one in (stated, larger)]
+    found = weakest_of_runs(stated, records)
+    assert found is not None
+    assert larger.implies(found)
+    assert not found.implies(stated)
+    assert weakest_of_runs(stated, records[:1]) == stated
