@@ -630,7 +630,7 @@ def test_budgets_of_silos_are_part_of_implication() -> None:
 
 def test_silos_without_individual_budgets_are_printed() -> None:
     assert str(SilosDP(2.0, 1e-5)) == str(ApproximateDP(2.0, 1e-5))
-    assert "from (1, 1e-05)-DP to (2, 1e-06)-DP" in str(GUARANTEES[-1])
+    assert "from (1, 1e-06)-DP to (2, 1e-05)-DP" in str(GUARANTEES[-1])
 
 
 def test_only_assumption_values_are_accepted() -> None:

@@ -94,7 +94,7 @@ def test_each_row_is_used_at_most_once_and_the_run_ends_with_the_rows() -> None:
     assert (run.used, first.notes["earned"]) == (60, 60)
     with pytest.raises(OutOfData, match="no further match"):
         run.play(Round(1, 2, policy([1.0, 1.0], 30)), None, rng)
-    with pytest.raises(TacitError, match=r"call fresh\(\) first"):
+    with pytest.raises(TacitError, match=r"begin a run with fresh\(rng\)"):
         world.play(Round(0, 2, policy([1.0, 1.0], 30)), None, rng)
 
 

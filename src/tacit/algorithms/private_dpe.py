@@ -20,7 +20,7 @@ from tacit.algorithms.lazy_imports import (
     privacy,
     statistic_sums,
 )
-from tacit.algorithms.private_pe import FIRST, PHASES, FeaturedProblem
+from tacit.algorithms.private_pe import FIRST, PHASES, FeaturedProblem, features_of
 from tacit.algorithms.registry import algorithm
 from tacit.contextual.fitted import RESOLUTION, most_plays
 from tacit.errors import TacitError, integer
@@ -48,7 +48,7 @@ TRIALS = 2  # plays per feature, by default
 )
 def private_dpe(problem: FeaturedProblem) -> Experiment:
     """Fitted vectors under the requested trust model."""
-    about, table = problem.privacy, problem.features
+    about, table = problem.privacy, features_of(problem)
     dimension = linear_options.with_intercept(table).shape[1]
     plays = integer("plays", problem.plays or TRIALS * dimension, at_least=1)
     if plays > (most := most_plays(dimension)):

@@ -35,12 +35,12 @@ class FeaturedProblem(ArmsProblem):
 
     featured: ClassVar[bool] = True
 
-    @property
-    def features(self) -> npt.NDArray[np.float64]:
-        """The options' features, one row each; without any, every option has one of its own."""
-        import numpy as np
 
-        return np.eye(self.arms) if self.table is None else np.asarray(self.table)
+def features_of(problem: ArmsProblem) -> npt.NDArray[np.float64]:
+    """The options' features, one row each; without any, every option has one of its own."""
+    import numpy as np
+
+    return np.eye(problem.arms) if problem.table is None else np.asarray(problem.table)
 
 
 @algorithm(
@@ -59,7 +59,7 @@ class FeaturedProblem(ArmsProblem):
 def private_pe(problem: FeaturedProblem) -> Experiment:
     """Use the protocol of the requested trust model; pure DP unless the shuffler is given a δ."""
     make, smallest, how = protocols(problem)
-    table = problem.features
+    table = features_of(problem)
     if problem.privacy.trust == TrustModel.LOCAL:
         usual = LOCAL / problem.epsilon_per_number**2
     else:

@@ -55,7 +55,7 @@ class FitPolicy:
     Examples
     --------
     >>> policy = FitPolicy(((0, 1), (4, 2)), ((1.0, 0.5),))
-    >>> policy.sequence, FitPolicy.decode(policy.encode(), 1, options=5, most=3) == policy
+    >>> policy.sequence, FitPolicy.decode(policy.encode(), 1, options=5, max_plays=3) == policy
     ((0, 4, 4), True)
     """
 

@@ -406,8 +406,13 @@ class PolyaDifference(NoiseDistribution):
         return self._half._remaining(terms)
 
     def _draw_one(self) -> int:
-        walk = self._half._walk
+        walk = self._walk
         return walk.draw() - walk.draw()
+
+    @cached_property
+    def _walk(self) -> PolyaWalk:  # not that of `_half`, which floats are checked to make
+        chance = self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta))
+        return polya_walk(Fraction(self.r), chance)
 
 
 @lru_cache(maxsize=1024)
