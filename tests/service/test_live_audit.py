@@ -183,3 +183,18 @@ def test_an_audit_needs_few_releases_of_each_option() -> None:
         options = AuditSettings(TrustModel.LOCAL, releases=releases).options
         assert releases <= 4 * len(set(options))
     assert len(AuditSettings(TrustModel.LOCAL, releases=10**6).options) == 200
+
+
+@pytest.mark.extended
+def test_a_party_can_be_audited_twice(tmp_path: Path) -> None:
+    """The second audit got the terms of the first, which is stopped, and waited in vain."""
+    with ExitStack() as stack:
+        told = served(stack, tmp_path)
+        first, second = (audited(stack, told, TrustModel.LOCAL, 2) for _ in range(2))
+    assert first.experiment != second.experiment
+    assert (first.releases, second.releases) == (2, 2)
+
+
+def test_every_audit_has_terms_of_its_own() -> None:
+    first, second = (definition_of(AuditSettings(TrustModel.LOCAL), None) for _ in range(2))
+    assert first != second

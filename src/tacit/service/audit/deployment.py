@@ -9,6 +9,7 @@ device; the party must add nothing to it and lose nothing of it.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,7 +28,7 @@ from tacit.service import definition_files
 from tacit.service.admin import PartyClient, publish_experiment, short_experiment
 from tacit.service.audit.counterpart import KeyedParty
 from tacit.service.audit.participants import Participants
-from tacit.service.schema import Stage
+from tacit.service.schema import Stage, State
 from tacit.service.trust_models import coordinator_engine
 from tacit.signatures import public_key
 from tacit.terms import Pinned
@@ -36,6 +37,7 @@ from tacit.trust import DEPLOYABLE, TrustModel
 RELEASES, FALSE_POSITIVE_RATE, SECONDS = 200, 1e-6, 1800.0
 PHASES, MOST_OPTIONS = 4, 200  # releases of each option: a learner's later rounds are larger
 JOINING = 16  # devices that join at the same time
+OVER = (State.STOPPED, State.FINISHED)
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 HALF = Fraction(1, 2)
 SMALL_ROUNDS: Mapping[TrustModel, Mapping[str, Any]] = {
@@ -138,6 +140,7 @@ def definition_of(settings: AuditSettings, helper: KeyedParty | None) -> str:
     given = {
         "question": "Audit of the noise: nobody takes part in this experiment",
         "options": settings.options,
+        "purpose": f"audit {secrets.token_hex(8)}",  # an audit has terms of its own
         "meaning": "always 0",
         "trust": settings.trust.value,
         "proofs": settings.proofs,
@@ -280,7 +283,7 @@ class _AuditRun:
             state = self._read(answer.json())
             said = (len(self._found), self._settings.releases, self.participants.reported)
             self._watch(AuditProgress(*said, self.aborted, lasted))
-            if len(self._found) >= self._settings.releases or state == "finished":
+            if len(self._found) >= self._settings.releases or state in OVER:
                 return
             done, _ = await asyncio.wait(devices, timeout=1.0, return_when="FIRST_EXCEPTION")
             for task in done:
