@@ -112,6 +112,15 @@ def test_defective_devices_of_every_private_algorithm_are_detected() -> None:
             assert found.caught, (name, how, found)
 
 
+@pytest.mark.extended
+def test_defective_devices_of_pure_shuffle_are_detected() -> None:
+    """Found: their draws were not those that an audit changes, so that it passed them all."""
+    protocol = private()["shuffle-dp-se"]
+    assert not verdict(protocol, 1.0, False, UNSEEDED).caught
+    for how, (factor, reuse) in BROKEN.items():
+        assert verdict(protocol, factor, reuse).caught, how
+
+
 @pytest.mark.slow
 def test_the_false_positive_rate_is_as_stated() -> None:
     """300 audits at an alarm of 5%: more than 30 accusations have probability below 1e-3."""

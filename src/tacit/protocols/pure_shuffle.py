@@ -37,7 +37,7 @@ from tacit.sampling.certificates import (
     lookup,
     one_group,
 )
-from tacit.sampling.draws import draw_certified_ones
+from tacit.sampling.draws import draw_certified_ones as draw_certified_ones
 from tacit.types import Aggregate, ErrorDistribution, Floats, Integers
 
 LARGEST = 700.0  # largest exponent that does not overflow

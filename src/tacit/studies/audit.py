@@ -30,6 +30,7 @@ from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, Arithmetic, Guarantee, PureDP, View
 from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
 from tacit.privacy.guarantees import state_arithmetic
+from tacit.protocols import pure_shuffle
 from tacit.protocols.continuous import CentralLaplace, Laplace
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector
@@ -41,6 +42,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import ModularSum
 from tacit.protocols.vectors import CentralVectors, LocalVectors, SeparateSums, VectorProtocol
 from tacit.rounds import aggregate
+from tacit.sampling.certificates import PureShuffleParameters
 from tacit.types import Aggregate, Floats
 
 FALSE_POSITIVE_RATE = 1e-3
@@ -397,7 +399,9 @@ def tampered_draws(factor: float, reuse: bool) -> Iterator[None]:
     """Context in which exact integer draws are scaled about their mean or, with `reuse`, drawn
     once.
     """
-    sound, chance, kept = NoiseDistribution.draw, np.random.default_rng(), {}
+    sound, chance = NoiseDistribution.draw, np.random.default_rng()
+    certified = pure_shuffle.draw_certified_ones
+    kept: dict[Any, Any] = {}
 
     def draw(distribution: NoiseDistribution, size: int | None = None) -> Any:
         key = (repr(distribution), size)
@@ -409,14 +413,27 @@ def tampered_draws(factor: float, reuse: bool) -> Iterator[None]:
         scaled = np.floor((kept[key] - centre) * factor + chance.random(size))
         return centre + (int(scaled) if size is None else scaled.astype(np.int64))
 
+    def draw_ones(parameters: PureShuffleParameters) -> Callable[[int], int]:
+        if not reuse or parameters not in kept:
+            kept[parameters] = certified(parameters)
+        ones: Callable[[int], int] = kept[parameters]
+
+        def scaled(bit: int) -> int:
+            noise = ones(bit) - parameters.tau - bit
+            return parameters.tau + bit + math.floor(noise * factor + chance.random())
+
+        return ones if factor == 1 else scaled
+
     if factor == 1 and not reuse:
         yield
         return
     NoiseDistribution.draw = draw  # type: ignore[method-assign, assignment]
+    pure_shuffle.draw_certified_ones = draw_ones
     try:
         yield
     finally:
         NoiseDistribution.draw = sound  # type: ignore[method-assign]
+        pure_shuffle.draw_certified_ones = certified
 
 
 # First test: the stated distribution
