@@ -15,7 +15,7 @@ SILENT = 60.0  # seconds in which the same failure is not logged again
 
 
 class FailedSteps:
-    """Failures of one party's steps; `count` is told of every one."""
+    """Counter and log of failed steps of one party; every failure calls `count`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.count: Callable[[], None] = lambda: None
